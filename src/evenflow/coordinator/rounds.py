@@ -120,7 +120,7 @@ class Rounds:
         hosts: dict[int, str] = {site: host for site, host in self._recovery.hosts.items() if host}
         windows = statistics.sites if statistics is not None else ()
         on_disk = frozenset((window.site, each.segment, p) for window in windows for each in window.segments for p in each.on_disk)
-        return Hosting(replicas, capacity, frozenset(pinned), hosts, on_disk)
+        return Hosting(replicas, capacity, frozenset(pinned), hosts, on_disk, self._layout)
 
     def _dealt_everywhere(self, segment: int, aside: set[SiteId]) -> bool:
         """Every site that may host has some of a segment whose rows are dealt out: weights say who gets how many."""

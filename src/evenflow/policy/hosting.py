@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from evenflow.plan.layout import Layout
 from evenflow.statistics.statistics import Statistics
 
 
@@ -16,7 +17,8 @@ class Hosting:
     its time that they may take, in (0, 1]; a site that is not there is given nothing (a spare, one that is drained, a dead one).
     How fast a site is need not be told: utilization shows it. pinned: (segment, partition) that never move: by the user's wish, because a
     source cannot be replayed, or because a copy of it is under way. hosts: machine of a site, where known. on_disk: (site, segment,
-    partition) of replicas whose state is spilled.
+    partition) of replicas whose state is spilled. layout: what feeds what, where it is known; without it nobody can tell what sites would
+    do at other rates.
     """
 
     replicas: Mapping[tuple[int, int], tuple[int, ...]]
@@ -24,6 +26,7 @@ class Hosting:
     pinned: frozenset[tuple[int, int]] = frozenset()
     hosts: Mapping[int, str] = field(default_factory=dict)
     on_disk: frozenset[tuple[int, int, int]] = frozenset()
+    layout: Layout | None = None
 
     @staticmethod
     def of(statistics: Statistics) -> Hosting:

@@ -47,18 +47,23 @@ def rates_of(statistics: Statistics, layout: Layout) -> Floats:
     return np.array([rows[segment] / seconds for segment in sources_of(layout)])
 
 
-def reach_of(statistics: Statistics, layout: Layout) -> Floats:
-    """float (segments, sources): rows that come to each segment for each row of each source, over all paths.
-
-    Replicas put the same rows on an arc as often as they take them in, so they cancel out.
-    """
-    entered: dict[int, int] = defaultdict(int)
-    put: dict[int, int] = defaultdict(int)
+def counted(statistics: Statistics) -> tuple[Mapping[int, float], Mapping[int, float]]:
+    """(rows that entered, by segment; rows that were put on it, by arc), by all replicas. What is not there is 0."""
+    entered: dict[int, float] = defaultdict(float)
+    put: dict[int, float] = defaultdict(float)
     for window in statistics.sites:
         for segment in window.segments:
             entered[segment.segment] += sum(segment.rows)
             for arc, rows in segment.arc_rows:
                 put[arc] += rows
+    return entered, put
+
+
+def reach(entered: Mapping[int, float], put: Mapping[int, float], layout: Layout) -> Floats:
+    """float (segments, sources): rows that come to each segment for each row of each source, over all paths.
+
+    Replicas put the same rows on an arc as often as they take them in, so they cancel out.
+    """
     sources = sources_of(layout)
     found = np.zeros((len(layout.segments), len(sources)))
     for at, number in enumerate(sources):
@@ -66,9 +71,14 @@ def reach_of(statistics: Statistics, layout: Layout) -> Floats:
     for described in layout.segments:  # Producers come first.
         for arc in described.inputs:
             producer = layout.arcs[arc].producer
-            if entered[producer]:
-                found[described.id] += found[producer] * (put[arc] / entered[producer])
+            if entered.get(producer):
+                found[described.id] += found[producer] * (put.get(arc, 0.0) / entered[producer])
     return found
+
+
+def reach_of(statistics: Statistics, layout: Layout) -> Floats:
+    """`reach` of one window."""
+    return reach(*counted(statistics), layout)
 
 
 def loads_of(statistics: Statistics, capacity: Mapping[int, float]) -> dict[Piece, float]:
@@ -131,7 +141,7 @@ def corrected(coefficients: Floats, rates: Floats, loads: Floats, pull: float = 
 Singles = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Series:
     """The last windows of loads and rates. rates: float (windows, sources). loads: (windows, pieces), both oldest first, of `pieces`, each
     of step_us. A change of the pieces begins anew. 2,000 pieces take half a megabyte.
@@ -146,6 +156,11 @@ class Series:
     open_us: int = 0
     open_rates: Floats = field(default_factory=lambda: np.zeros(0))
     open_loads: Floats = field(default_factory=lambda: np.zeros(0))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Series) and all(np.array_equal(getattr(self, name), getattr(other, name)) for name in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
 
     def then(self, statistics: Statistics, layout: Layout, capacity: Mapping[int, float]) -> Series:
         """With what came next, however long it is."""

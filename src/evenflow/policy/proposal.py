@@ -23,6 +23,7 @@ from typing import Final
 from evenflow.errors import PolicyError
 from evenflow.policy.forecast import Known
 from evenflow.policy.hosting import Hosting
+from evenflow.policy.mixes import Offered
 from evenflow.policy.move import Move
 from evenflow.statistics.statistics import Statistics
 
@@ -105,8 +106,8 @@ class Memory:
     next window. copying: bytes that the proposed moves copy. speed: bytes per second that copies were measured to reach; 0: not yet.
     recent: moves of the last rounds, oldest first. calm: rounds in a row with nothing to do. slowness: by site, how much longer a row takes
     there than at the median site. evidence: what was seen since something moved or a load changed, of `placement`. known: of partitions and
-    sites, from before too. upset: the last window was one in which a load changed. wait_most_us: a collection need not be longer than
-    this because moves took long; None: as long as they took (FL 5.3).
+    sites, from before too. offered: of sources, and of what their rows cost. upset: the last window was one in which a load changed.
+    wait_most_us: a collection need not be longer than this because moves took long; None: as long as they took (FL 5.3).
     """
 
     round: int = 0
@@ -123,6 +124,7 @@ class Memory:
     evidence: Statistics | None = None
     placement: Mapping[tuple[int, int], tuple[int, ...]] | None = None
     known: Known = field(default_factory=Known)
+    offered: Offered = field(default_factory=Offered)
     upset: bool = False
     wait_most_us: int | None = None
 
