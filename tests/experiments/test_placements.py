@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from evenflow.bench.events import BurstingEvents
+from evenflow.experiments.harness import chains
 from evenflow.experiments.harness.placements import bursts, trees, waits_s, waves
 from evenflow.experiments.papers import correlation, resilient
 from evenflow.policy.baselines import connected
@@ -49,3 +51,20 @@ def test_latency_rises_with_the_rates_and_least_where_load_is_spread() -> None:
     late = dict(zip(placed, resilient.latencies_ms(model, list(placed.values()), 1), strict=True))
     assert all(curve == sorted(curve) for curve in late.values())
     assert late["phi"][-1] < late["llf"][-1] < late["connected"][-1]
+
+
+def test_rounds_cut_chains_that_burst_in_turn() -> None:
+    """In the simulator: no move helps, and the boxes change places once, within ten seconds; without rounds they stay."""
+    assert chains.live(0.8, chains.whole, "evenflow", settle_s=9, measure_s=1).crossed == 2
+    assert chains.live(0.8, chains.whole, "none", settle_s=1, measure_s=1).crossed == 0
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_bursting_events_are_due_when_their_rows_say(first: bool) -> None:
+    events = BurstingEvents(10, 100, 5, count=1, begin_us=0, turn_us=1_000_000, first=first)
+    batch = events.open(0, 1).read(10_000_000, 1_000)
+    assert batch is not None
+    due_us = batch.column("ts").cast("int64").to_pylist()
+    in_turns = [sum(at * 1_000_000 <= us < (at + 1) * 1_000_000 for us in due_us) for at in range(4)]
+    assert in_turns == ([20, 10, 20, 10] if first else [10, 20, 10, 20])
+    assert all(events.due(us) == at + 1 and events.due(us - 1) == at for at, us in enumerate(due_us))

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.sources.generator import array_of, random_bits, stream_of
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.waiting import Waiting
+
+Ints = npt.NDArray[np.int64]
 
 SCHEMA: Final = pa.schema([("key", pa.int64()), ("ts", pa.timestamp("us")), ("value", pa.int64())])
 BEGIN_US: Final = 1_000_000
@@ -57,6 +60,40 @@ class ScheduledEvents(Source):
         """How many rows of the whole source are due."""
         return 0 if now_us < self.begin_us else self.at_once + (now_us - self.begin_us) * self.rate // 1_000_000 + 1
 
+    def since_us(self, number: Ints) -> Ints:
+        """When the rows with these numbers, behind those that are there at once, are due, after begin_us."""
+        return -(-number * 1_000_000 // self.rate)
+
+
+@dataclass(frozen=True)
+class BurstingEvents(ScheduledEvents):
+    """One that has twice the rate every other `turn_us`, in the first turn or from the second one on; `rate` is that of the others."""
+
+    kind: ClassVar[str] = "bursting_events"
+    turn_us: int = 1_000_000
+    first: bool = False
+
+    @property
+    def _turns(self) -> tuple[int, int]:
+        """Rows of a turn of the first kind, and of one of the second."""
+        once = self.rate * self.turn_us // 1_000_000
+        return (2 * once, once) if self.first else (once, 2 * once)
+
+    def due(self, now_us: int) -> int:
+        if now_us < self.begin_us:
+            return 0
+        one, other = self._turns
+        turns, rest_us = divmod(now_us - self.begin_us, 2 * self.turn_us)
+        early_us = min(rest_us, self.turn_us)
+        return self.at_once + turns * (one + other) + early_us * one // self.turn_us + (rest_us - early_us) * other // self.turn_us + 1
+
+    def since_us(self, number: Ints) -> Ints:
+        one, other = self._turns
+        turns, rest = np.divmod(number, one + other)
+        within = np.where(rest < one, -(-rest * self.turn_us // one), self.turn_us - (-(rest - one) * self.turn_us // other))
+        found: Ints = turns * 2 * self.turn_us + within
+        return found
+
 
 class ScheduledReader(Reader):
     """One partition, from its row 0 on or from where `skip` puts it. What became due before that is there at once."""
@@ -79,20 +116,21 @@ class ScheduledReader(Reader):
         self._next += max(count, 0)
         self.ended = self._next >= self._total
         number = max(self._next * source.count + self._partition - source.at_once, 0)
-        self.wake_us = source.begin_us - (-number * 1_000_000 // source.rate)
+        self.wake_us = source.begin_us + int(source.since_us(np.array([number]))[0])
         return batch
 
     def waiting(self, now_us: int) -> Waiting:
         source = self._source
         there = min((source.due(now_us) - 1 - self._partition) // source.count + 1, self._total)
         number = max(self._next * source.count + self._partition - source.at_once, 0)
-        return Waiting(there - self._next, source.begin_us + number * 1_000_000 // source.rate) if there > self._next else Waiting(0)
+        oldest_us = source.begin_us + int(source.since_us(np.array([number]))[0])
+        return Waiting(there - self._next, oldest_us) if there > self._next else Waiting(0)
 
     def _rows(self, first: int, count: int) -> pa.RecordBatch:
         source = self._source
         key, value = (random_bits(stream_of(source.seed, self._partition, column), first, count) for column in (0, 1))
         number = np.arange(first, first + count) * source.count + self._partition
-        ts = source.begin_us - (-np.maximum(number - source.at_once, 0) * 1_000_000 // source.rate)
+        ts = source.begin_us + source.since_us(np.maximum(number - source.at_once, 0))
         keys = (key % np.uint64(source.keys)).view(np.int64)
         columns = [
             array_of(np.where(number < source.at_once, number % source.keys, keys), pa.int64()),

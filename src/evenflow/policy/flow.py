@@ -12,7 +12,7 @@ from evenflow.policy.memory import excess, largest_first, reason
 from evenflow.policy.mixes import Mixed
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Memory, Parameters
-from evenflow.policy.swaps import Swap, best_swap
+from evenflow.policy.swaps import TH_GAIN, Swap, best_swap
 
 SPEED_BYTES_PER_S: Final = 100e6
 """How fast copies are taken to be until one has been measured."""
@@ -163,7 +163,7 @@ class Flow:
         if self.mixed is None or self.chosen or self.undecided or max(self.utilization.values()) <= self._parameters.idle:
             return
         while len(self.chosen) < 2 * self._parameters.moves_max:
-            found = best_swap(self.mixed, self._swappable, self._cost_there, self._may_swap, self.th_imb - 1)
+            found = best_swap(self.mixed, self, max(TH_GAIN, self.th_imb - 1))
             if found is None:
                 return
             text = f"they change places, so that at other rates the busier of the two has {1 - found.after / found.before:.0%} less to do"
@@ -171,20 +171,40 @@ class Flow:
             self._move(found.given, found.donor, found.receiver, found.gained[0])
             self._move(found.taken, found.receiver, found.donor, found.gained[1])
 
-    def _swappable(self, site: int) -> list[PartitionLoad]:
+    def swappable(self, site: int) -> list[PartitionLoad]:
+        """What may leave the site: it takes part in no other move of this round, and what came lately stays."""
         if self._given[site] or site not in self._hosting.capacity:
             return []
         lately = {(moved.segment, moved.partition) for moved in self._lately}
         return [load for load in self._left[site] if (load.segment, load.partition) not in lately]
 
-    def _cost_there(self, load: PartitionLoad, site: int, other: int) -> float:
-        return load.cpu_share * self._relative_cost(load.segment, site, other)
+    def cost_there(self, piece: PartitionLoad, site: int, other: int) -> float:
+        """What a partition of a site costs at another one."""
+        return piece.cpu_share * self._relative_cost(piece.segment, site, other)
 
     def _pays(self, gain: float, state_bytes: int) -> bool:
         """Whether the load that is gained outweighs the copying in time."""
         return gain > TINY and gain * self._parameters.payback_us / 1e6 > state_bytes / self._speed
 
-    def _may_swap(self, swap: Swap) -> bool:
+    def new_streams(self, swap: Swap) -> float:
+        """How many more streams go from site to site than before."""
+        return self._streams(swap.given.segment, swap.donor, swap.receiver) + self._streams(swap.taken.segment, swap.receiver, swap.donor)
+
+    def _streams(self, segment: int, source: int, target: int) -> float:
+        """The same of one partition of the segment that goes from source to target: of all that feed it, or that it feeds."""
+        layout, replicas = self._hosting.layout, self._hosting.replicas
+        if layout is None:
+            return 0.0
+        more = 0.0
+        for arc in layout.arcs:
+            if segment in (arc.producer, arc.consumer):
+                other = arc.consumer if segment == arc.producer else arc.producer
+                sites = [site for p in range(layout.segments[other].partitions) for site in replicas.get((other, p), ())]
+                more += (sites.count(source) - sites.count(target)) / max(1, len(sites))
+        return more
+
+    def may_swap(self, swap: Swap) -> bool:
+        """Whether both may go, there is memory for them, and it pays for both copies."""
         donor, receiver, given, taken, *_ = swap
         more = given.state_bytes - taken.state_bytes
         free = self.free[receiver if more > 0 else donor]
