@@ -253,6 +253,25 @@ def test_a_clock_that_has_jumped_back() -> None:
         assert stamps == sorted(set(stamps)) and stamps[-1] > newest[key]
 
 
+def test_a_clock_that_has_jumped_ahead_and_back() -> None:
+    """Goal: as before; and what is replayed is not later than it was. Method: a driver that is a day ahead, and one that is right again."""
+    stage = Stage("windows")
+    for ahead_us in (86_400_000_000, 0):
+        stage.world.run_for(0.05)
+        stage.cluster.lose_all()
+        before = stage.cluster.store.standing().cuts
+        stage.cluster.restart(ahead_us=ahead_us)
+        stage.world.run_until(stage.replayed, 10.0, "what was durable to be there again")
+        after = stage.cluster.store.standing().cuts
+        assert all(after[key][: len(cuts)] == cuts for key, cuts in before.items())
+    newest = {key: cuts[-1].stamp for key, cuts in after.items()}
+    assert stage.world.clock.now_us < min(newest.values()), "a day was added to all of them"
+    stage.finish()
+    for cuts in stage.cluster.store.standing().cuts.values():
+        stamps = [cut.stamp for cut in cuts]
+        assert stamps == sorted(set(stamps))
+
+
 def test_an_epoch_that_is_greater_than_epochs_may_be_now() -> None:
     """Goal: what was cut is cut so again, whatever options say now. Method: the next driver allows epochs of two rows."""
     stage = Stage("running", options=FlowOptions(linger_ms=2.0, epoch_rows=60, heartbeat_ms=10.0))

@@ -19,6 +19,7 @@ from evenflow.site.turns import joined
 from evenflow.stream.epoch import Tick
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.timed_cases import TIMED, Silences
+from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -111,3 +112,38 @@ def test_rows_of_a_stream_that_falls_silent_become_visible_when_their_interval_e
     before = max(site.part.closed for site in world.sites)
     world.run_for(5.0)
     assert max(site.part.closed for site in world.sites) == before, "and no epoch closes when nothing is held"
+
+
+def test_a_clock_that_is_behind_the_journal_holds_no_timer_up_for_long(tmp_path: Path) -> None:
+    """Goal: what is due by the stamps comes at half the pace at worst, until the clock has caught up. Method: the run begins with a clock
+    that is a day ahead, and all is lost while timers wait; those who come have the right time."""
+
+    def told(world: SimWorld) -> list[int]:
+        return sorted(row["k"] for row in world.output("out").to_pylist())
+
+    flow = ef.Dataflow("silent")
+    parts = [[pa.record_batch([pa.array([k])], schema=SCHEMA) for k in range(part, ROWS, 2)] for part in (0, 1)]
+    rows = flow.source(ef.sources.memory(parts), name="in")
+    rows.key_by("k").process(Silences(timedelta(milliseconds=100))).to(ef.sinks.memory("out"), name="out")
+    rows.to(ef.sinks.parquet(str(tmp_path), commit_interval_ms=100), name="files")
+    options = FlowOptions(linger_ms=0.5, heartbeat_ms=60_000.0)
+    cluster = SimCluster(layout(flow.network, sites=3, partitions=6), sites=3, replicas=1, options=options, seed=4)
+    cluster.lose_all()
+    cluster.restart(ahead_us=86_400_000_000)
+    cluster.world.sources_may_end = False
+    cluster.world.quotas |= {(0, 0): 10, (0, 1): 10}
+    cluster.world.run_for(0.05)
+    assert told(cluster.world) == [] and cluster.store.standing().durable > 0
+    cluster.lose_all()
+    cluster.restart()
+    day_us = cluster.world.clock.now_us + 86_000_000_000
+    cluster.world.run_for(0.5)
+    assert told(cluster.world) == list(range(20))
+    assert sorted(ef.sinks.read_committed(str(tmp_path))["k"].to_pylist()) == list(range(20))
+    assert max(site.part.ingress.stamp for site in cluster.world.sites) > day_us, "time does not go back"
+    epochs = max(site.part.closed for site in cluster.world.sites)
+    cluster.world.run_for(5.0)
+    assert max(site.part.closed for site in cluster.world.sites) == epochs, "and none when no timer is set"
+    cluster.world.quotas.clear()
+    cluster.world.run_for(1.0)
+    assert told(cluster.world) == list(range(ROWS))

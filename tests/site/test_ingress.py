@@ -126,3 +126,23 @@ def test_a_cut_whose_rows_are_fewer_or_more_is_not_made_again(here: tuple[int, .
         return
     with pytest.raises(CannotReplay, match=f"partition 0 cannot be replayed: epoch 1, .* goes from position 0 to 9, and the source {said}"):
         made.may_close(1, 0, 0)
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**6), st.booleans()), min_size=1, max_size=30), st.integers(0, 10**7))
+def test_stamps_go_on_behind_those_of_a_clock_that_was_ahead(steps: list[tuple[int, bool]], ahead_us: int) -> None:
+    """Goal: they go half as fast as the clock until it has caught up, and when it is time for one is known before. Method: epochs close now
+    and then, behind a log that is so far ahead."""
+    now_us, found = 10**9, ingress.Ingress(FlowOptions())
+    found._goes_behind(now_us + ahead_us)
+    before = found.time_us(now_us)
+    for step_us, closes in steps:
+        due = before + 1 + step_us // 2
+        assert found.time_us(found.clock_us(due, now_us) + 1) >= due
+        now_us += step_us
+        time_us = found.time_us(now_us)
+        assert max(now_us, before + step_us // 2 - 1) <= time_us <= max(now_us, before + step_us // 2 + 1)
+        if closes:
+            found.close({}, now_us)
+            assert found.stamp >= time_us and found.stamp > before
+        before = found.time_us(now_us)
+    assert found.time_us(now_us + 2 * ahead_us) == now_us + 2 * ahead_us

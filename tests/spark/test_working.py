@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from evenflow.statistics.histogram import Histogram, latency_of
+from evenflow.world.spark.net import reactor as module
 from evenflow.world.spark.net import vitals
-from evenflow.world.spark.net.reactor import Reactor
+from evenflow.world.spark.net.reactor import Clock, Reactor
 from evenflow.world.spark.net.vitals import Working
 
 
@@ -80,3 +82,12 @@ def test_the_latency_of_several_histograms_is_of_all_of_them() -> None:
     assert latency.p50_us == pytest.approx(1_000, rel=0.1)
     assert latency.p99_us == pytest.approx(50_000, rel=0.1)
     assert latency_of([]).count == 0
+
+
+def test_a_wall_clock_that_jumps_is_not_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = SimpleNamespace(time_ns=lambda: 10**18, monotonic_ns=lambda: 5_000)
+    monkeypatch.setattr(module, "time", said)
+    clock = Clock()
+    assert clock.now_us() == 10**15
+    said.time_ns, said.monotonic_ns = (lambda: 1), (lambda: 9_000)  # It is 1970 again, and 4 us later.
+    assert clock.now_us() == 10**15 + 4

@@ -220,7 +220,8 @@ class Ingress:
     by `may_close`. beginning: what is cut as it was before. draining: sources are over when what is replayed has been cut. reflex: what
     is left out of them.
 
-    _logs: of the led partitions. _late: those whose former leader had not cut all replayed epochs that this site has closed.
+    _logs: of the led partitions. _late: those whose former leader had not cut all replayed epochs that this site has closed. _stamped_us:
+    by the clock here, since when `stamp` is what it is; None: since somebody asks.
     """
 
     def __init__(self, options: FlowOptions, beginning: Beginning = FROM_NOTHING, reflex: Reflex | None = None) -> None:
@@ -233,6 +234,7 @@ class Ingress:
         self._late: list[Key] = []
         self.last_close_us = 0
         self.stamp = 0
+        self._stamped_us: int | None = None
         self.hold_from: int | None = None
         self.linger_due_us: int | None = None
         self._demanded = 0
@@ -251,7 +253,7 @@ class Ingress:
         queue.announced = log.ended
         queue.dated = self.reflex.covers(segment.id)
         self._logs[key] = log
-        self.stamp = max(self.stamp, log.stamp)
+        self._goes_behind(log.stamp)
         if not self.queues:
             self.closed = log.end
         self.queues[key] = queue
@@ -364,13 +366,34 @@ class Ingress:
         self.linger_due_us = None
         if self.closed <= self.beginning.durable:
             return [self._cut_again(key, now_us) for key in self.queues if logs[key].end < self.closed]
-        self.stamp = max(self.stamp + 1, now_us)
+        self.stamp = max(self.stamp + 1, self.time_us(now_us))
+        self._stamped_us = now_us
         waiting = sum([queue.rows for queue in self.queues.values()]) if self.reflex.active else 0
         records = [self._cut(key, queue, logs[key], now_us, waiting) for key, queue in self.queues.items() if logs[key].end < self.closed]
         if self.reflex.active:
             rows = sum([record.rows.num_rows for record in records if record.rows is not None])
             self.reflex.allowance.close(self.closed, rows, now_us)
         return records
+
+    # ------------------------------------------------------------ time
+
+    def time_us(self, now_us: int) -> int:
+        """The stamp of an epoch that closes now: what the clock says. If that is behind the stamps of before (another driver's clock was
+        ahead, or a dead leader's), time goes on from these, half as fast as the clock, until that has caught up: what waits for a
+        stamp waits twice as long, and not for a day."""
+        if self._stamped_us is None:
+            self._stamped_us = now_us
+        return max(now_us, self.stamp + (now_us - self._stamped_us) // 2)
+
+    def clock_us(self, stamp: int, now_us: int) -> int:
+        """What the clock says when it is time for this stamp, which is to come."""
+        ahead_us = stamp - self.time_us(now_us)
+        return now_us + min(stamp - now_us, 2 * ahead_us)
+
+    def _goes_behind(self, stamp: int) -> None:
+        """What is cut from here on is later than this."""
+        if stamp > self.stamp:
+            self.stamp, self._stamped_us = stamp, None
 
     # ------------------------------------------------------------ what is replayed
 
@@ -415,7 +438,7 @@ class Ingress:
             batch = self._thinned_again(key, cut, batch)
         if queue.dated:
             self.reflex.count(key, count, cut.dropped)
-        self.stamp = max(self.stamp, cut.stamp)
+        self._goes_behind(cut.stamp)
         if cut.ended:
             queue.ended = queue.announced = True
         elif self.draining and cut.epoch >= self.beginning.durable:

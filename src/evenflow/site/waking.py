@@ -32,11 +32,11 @@ class Waking:
         part, due = self._part, self._part.credit.due_after(self._part.ingress.stamp)
         if due == NEVER_US:
             return
-        if part.now_us >= due:
+        if part.ingress.time_us(part.now_us) >= due:
             part.ingress.want(part.ingress.closed + 1)
         elif due != self._wake_us:
             self._wake_us = due
-            part.act(SetTimer("wake", due))
+            part.act(SetTimer("wake", part.ingress.clock_us(due, part.now_us)))
 
     def soon(self, due_us: int) -> bool:
         """A timer comes here before an acknowledgement that waits for a message to travel with would have said so."""

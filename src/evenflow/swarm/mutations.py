@@ -92,7 +92,7 @@ REPLAY: Final = (
     Mutation("a replayed epoch is cut anew", "site.ingress:Ingress.close", "if self.closed <= self.beginning.durable:", "if False:"),
     Mutation("a replay follows its peers", "site.ingress:Ingress.may_close", "if epoch <= self.beginning.durable:", "if False:"),
     Mutation("a successor fills up what is replayed", "site.ingress:Ingress.lead", "if log.end < min(", "if False and log.end < min("),
-    Mutation("stamps of a replay are forgotten", "site.ingress:Ingress._cut_again", "self.stamp = max(self.stamp, cut.stamp)", "pass"),
+    Mutation("stamps of a replay are forgotten", "site.ingress:Ingress._cut_again", "self._goes_behind(cut.stamp)", "pass"),
     Mutation(
         "a content acts an epoch late in a replay",
         "coordinator.beginning:_plans",
@@ -102,7 +102,7 @@ REPLAY: Final = (
     Mutation(
         "a plan changes what is being replayed",
         "site.replaying:Beginning.first_of",
-        "return before.effective if same else",
+        "return before.effective if plan.settings == before.settings else",
         "return before.effective if True else",
     ),
     Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "replicas, scheme, together)", "replicas, scheme)"),
