@@ -12,7 +12,7 @@ import pickle
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from typing import Any
@@ -196,21 +196,45 @@ def test_a_letter_costs_one_box(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "tcp" not in asked
 
 
-def test_two_hundred_boxes_are_judged_while_somebody_types() -> None:
-    """The best of three letters, in CPU time: others work on this machine, too."""
+def two_hundred() -> Document:
+    """Of the kinds that people draw, with expressions of some length."""
     flow = ef.Dataflow("wide")
     rows = packets(flow)
-    for number in range(50):
-        chain = rows.where(f"length % 50 = {number}").with_column("kb", f"length / {number + 1}").group_by("src").window("1 minute")
-        chain.agg(n="count(*)").to(ef.sinks.discard())
-    document, checker, took_s = document_of(flow.to_json()), Checker(), []
-    assert len(document["boxes"]) > 200 and checker.check(document).right
+    for number in range(18):
+        mine = rows.where(f"proto in (6, 17) and length between {number} and 1500 and (rate < 0.5 or rate > 2.5)", name=f"mine_{number}")
+        named = mine.select(
+            "ts", "src", "dst", "length", "case when proto = 6 then 'tcp' when proto = 17 then 'udp' else 'other' end as app",
+            f"length * 8.0 / {number + 1} as bits", "substring(src, 1, 6) as net",
+        )  # fmt: skip
+        totals = named.group_by("src", "app").window("1 minute").agg(n="count(*)", bytes="sum(length)", most="max(bits)", mean="avg(bits)")
+        often = totals.where("n > 10 and bytes / n > 40").select("src", "bytes", "mean", "concat(src, '/', app) as label")
+        often.where("mean > 10.5").to(ef.sinks.discard())
+        named.where("app = 'udp'").drop_duplicates(["src", "net", "ts"]).to(ef.sinks.discard())
+        named.group_by("net").agg(k="count(*)", last="max(ts)").where("k > 3").to(ef.sinks.discard())
+    return document_of(flow.to_json())
+
+
+def best_of_three(work: Callable[[], Any]) -> float:
+    """Seconds of CPU: others work on this machine, too."""
+    took_s = []
     for _ in range(3):
-        box(document, "filter_25")["params"]["condition"] += " "
-        began_s = time.process_time()
+        began_s = time.thread_time()
+        work()
+        took_s.append(time.thread_time() - began_s)
+    return min(took_s)
+
+
+def test_two_hundred_boxes_are_judged_while_somebody_types() -> None:
+    """All of them when they are opened, and again after each letter: the boxes that it touches, and what is true of the whole only."""
+    document, checker = two_hundred(), Checker()
+    assert len(document["boxes"]) > 200 and checker.check(document).right
+    assert best_of_three(lambda: Checker().check(document)) <= 0.150
+
+    def typed() -> None:
+        box(document, "mine_9")["params"]["condition"] += " "
         checker.check(document)
-        took_s.append(time.process_time() - began_s)
-    assert min(took_s) <= 0.150
+
+    assert best_of_three(typed) <= 0.050
 
 
 def test_code_is_locked_and_what_is_behind_it_is_judged_by_its_claim() -> None:

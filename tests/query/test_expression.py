@@ -16,6 +16,7 @@ import pytest
 
 from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError, TypeMismatch, UnknownColumn
 from evenflow.query.expression import DivideByZero, InvalidValue, compile_expression, parse_aggregate, split_alias
+from evenflow.query.sql.parser import parse, render, to_sql
 
 BATCH = pa.record_batch(
     {
@@ -286,3 +287,9 @@ def test_arrows_decimals_are_those_of_python(operator: str, one: tuple[int, int]
     with localcontext() as context:
         context.prec = 80
         assert made == [None if x is None or y is None else compute(x, y) for x, y in pairs]
+
+
+@pytest.mark.parametrize("text", ["rate", "Order", "`odd name`", "`from`", "7", "0.50", "1E6", "'it''s'", "'a\\\\b'", "''", "`7a`"])
+def test_a_leaf_that_is_shown_reads_as_it_was_written(text: str) -> None:
+    tree = parse(text)
+    assert render(tree) == render(tree) == to_sql(tree)

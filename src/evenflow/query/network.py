@@ -81,6 +81,7 @@ class Network:
     name: str
     boxes: tuple[Box, ...]
     _by_name: dict[str, Box] = field(init=False, repr=False, compare=False)
+    _readers: dict[str, tuple[Box, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         by_name: dict[str, Box] = {}
@@ -92,6 +93,11 @@ class Network:
             _check_arrows(box, by_name)
         object.__setattr__(self, "_by_name", by_name)
         object.__setattr__(self, "boxes", _topological(self.boxes, by_name))
+        readers: dict[str, dict[str, Box]] = {}
+        for box in self.boxes:
+            for up, _ in box.inputs:
+                readers.setdefault(up, {})[box.name] = box
+        object.__setattr__(self, "_readers", {up: tuple(found.values()) for up, found in readers.items()})
 
     def __iter__(self) -> Iterator[Box]:
         return iter(self.boxes)
@@ -111,7 +117,8 @@ class Network:
 
     def readers(self, name: str, port: int | None = None) -> tuple[Box, ...]:
         """Boxes that read from the box (from that output port of it, if given), in topological order."""
-        return tuple(b for b in self.boxes if any(up == name and port in (None, p) for up, p in b.inputs))
+        found = self._readers.get(name, ())
+        return found if port is None else tuple(box for box in found if any(up == name and p == port for up, p in box.inputs))
 
     def input_schemas(self, box: Box) -> tuple[pa.Schema, ...]:
         """Schema of each arrow into the box."""

@@ -6,6 +6,7 @@ sqlglot normalises calls so that it can translate between dialects; Evenflow wan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any, ClassVar, Final
 
 import sqlglot
@@ -185,7 +186,22 @@ def to_sql(tree: exp.Expr) -> str:
     return text
 
 
+@lru_cache(maxsize=4_096)
+def _column(name: str, quoted: bool) -> str:
+    return to_sql(exp.column(name, quoted=quoted))
+
+
+@lru_cache(maxsize=4_096)
+def _literal(value: str, is_string: bool) -> str:
+    return to_sql(exp.Literal(this=value, is_string=is_string))
+
+
 def render(tree: exp.Expr) -> str:
-    """The tree as text, for messages."""
-    text = to_sql(tree)
+    """The tree as text, for messages. Most of those that are asked for are leaves, which come again and again."""
+    if type(tree) is exp.Column and len(tree.parts) == 1 and type(tree.this) is exp.Identifier:
+        text = _column(tree.name, bool(tree.this.quoted))
+    elif type(tree) is exp.Literal:
+        text = _literal(tree.this, tree.is_string)
+    else:
+        text = to_sql(tree)
     return text if len(text) <= 80 else text[:77] + "..."
