@@ -28,7 +28,7 @@ FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
 RARE = re.compile(
-    "D5|V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"
+    "V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"
     "|K6|Waited|PartFailed|has_failed|dies_at_the_end|(WorkDone|Spilled|SpillFailed|Loaded|CopyLive|CheckpointRequested) otherwise"
 )
 """They need not fire in so few seeds."""
@@ -38,7 +38,17 @@ FAULTS = {
     "kill", "kill_two", "kill_leader", "hang", "slow", "drop_link", "cut_pair", "isolate", "cut_control", "pause_driver", "block_sinks",
     "change_plan", "join", "doom", "delay_news",
 }  # fmt: skip
-HAPPENINGS = {"round", "move_done", "move_dropped", "site_joined", "site_emptied", "site_left", "copy_dropped", "recovery_waits"}
+HAPPENINGS = {
+    "round",
+    "move_done",
+    "move_dropped",
+    "site_joined",
+    "site_emptied",
+    "site_left",
+    "copy_dropped",
+    "recovery_waits",
+    "shedding",
+}
 LONG = ("resume off by one", "watermarks are not merged", "a round moves what is pinned")
 """Bugs that many seeds have to be run for."""
 

@@ -28,16 +28,21 @@ def nothing_to_say(tables: Tables) -> Complaint:
     return None
 
 
+def nobody_watches(world: Any) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Case:
     """counts: rows of each source partition, by source. judge, judge_part: what is wrong with the tables by sink, or None. cut: it can be
-    drawn again as if its sources had fewer rows."""
+    drawn again as if its sources had fewer rows. watch: is told each generation's world, where the judges need to know more than tables."""
 
     flow: ef.Dataflow
     counts: Mapping[str, list[int]]
     judge: Callable[[Tables], Complaint]
     judge_part: Callable[[Tables], Complaint] = field(default=nothing_to_say)
     cut: bool = True
+    watch: Callable[[Any], None] = field(default=nobody_watches)
 
 
 def make_rows(random: Random, partitions: int, rows: int, keys: int) -> Parts:

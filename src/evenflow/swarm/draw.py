@@ -19,6 +19,7 @@ from evenflow.swarm.kept_cases import kept
 from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
+from evenflow.swarm.shed_cases import shed
 from evenflow.swarm.timed_cases import TIMED
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel, StoreModel
@@ -38,6 +39,9 @@ them could find is found with these: several per site, site and rank, more than 
 
 KEPT: Final = 0.12
 """So many runs that have a journal have rows that nobody gives again."""
+
+SHED: Final = 0.25
+"""So many of the others have more rows than can be done, and leave some out."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,7 @@ class Drawn:
         store = None if self.store is None else SimStore(VirtualClock(), self.store, Random(f"store of seed {self.seed}"))
         world = SimWorld(**self.world, store=store)
         world.transfer_fates += self.spoiled
+        self.case.watch(world)
         self.hold(world)
         return world
 
@@ -98,11 +103,23 @@ def is_kept(seed: int) -> bool:
     return draw_store(Random(f"journal of seed {seed}")) is not None and Random(f"kept rows of seed {seed}").random() < KEPT
 
 
+def is_shed(seed: int) -> bool:
+    """It leaves rows out."""
+    return Random(f"shedding of seed {seed}").random() < SHED
+
+
+def draw_overload(random: Random) -> dict[str, Any]:
+    """What makes a source of `shed_cases` too fast, most of the times, and always where a site is slow."""
+    return {"row_us": random.choice([20.0, 200.0, 600.0]), "free": frozenset({"egress", "inner"})}
+
+
 def draw(seed: int) -> Drawn:
     random = Random(seed)
     name, case = draw_case(random)
     if is_kept(seed):
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
+    elif is_shed(seed):
+        name, case = "shed", shed(Random(f"rows of seed {seed}"))
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
@@ -139,6 +156,7 @@ def draw(seed: int) -> Drawn:
             memory_bytes=random.choice([1, 2**28, 2**28]),
             piece_bytes=Random(f"pieces of seed {seed}").choice([1, 1_000, 2**18]),
             user_timeout_s=6.0 if doomed else None,
+            shedding="reflex" if name == "shed" else "off",
             journal_ms=journal.choice([0, 1.0, 5.0]),
             **memory,
         ),
@@ -149,7 +167,10 @@ def draw(seed: int) -> Drawn:
             random.choice([0.5, 10.0, 1000.0]),
             (0, random.choice([100, 5_000, 50_000])),
         ),
-        "cost": CostModel(slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites))),
+        "cost": CostModel(
+            slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites)),
+            **(draw_overload(Random(f"overload of seed {seed}")) if name == "shed" else {}),
+        ),
         "sink": SinkModel((20, random.choice([100, 2_000, 20_000])), reads=Random(f"reader of seed {seed}").random() < 0.15),
         "detection": DetectionModel(patience=patience, removed_us=(5_000, 60_000)),
         "disk": disk,

@@ -90,6 +90,7 @@ class Generations:
 
     def _prepare(self, world: SimWorld) -> None:
         self._watch(world)
+        self._drawn.case.watch(world)
         self._checkers = Checkers(world, self._checkers)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)

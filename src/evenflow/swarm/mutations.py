@@ -216,6 +216,23 @@ HELD: Final = (
 
 # Not in the list, since nobody could tell them from the protocol: records or words of an old term that count. A leader only changes by a
 # death, and the membership that names the successor fences the dead one in the same breath.
+SHEDDING: Final = (
+    Mutation("dropped rows are not taken", "site.ingress:Ingress._cut", "opened, taken, *flags", "opened, taken - sum(dropped), *flags"),
+    Mutation("dropped by their place in the epoch", "site.ingress:Ingress._cut", "positions(batch, log.taken)", "positions(batch, 0)"),
+    Mutation("dropped by another place again", "site.ingress:Ingress._thinned_again", "positions(batch, log.taken)", "positions(batch, 0)"),
+    Mutation(
+        "followers drop again",
+        "site.log:PartitionLog.accept",
+        "self.append(record)",
+        "self.append(record._replace(rows=record.rows.slice(1)) if record.keep and record.rows is not None else record)",
+    ),
+    Mutation(
+        "dropped rows count at every replica", "coordinator.ledger:Ledger.take", "if said.epoch in told or said.epoch", "if said.epoch"
+    ),
+    Mutation("a protected output misses rows", "query.units:_own", "if _of_sink(box).qos is not None", "if True"),
+)
+"""Of rows that are left out."""
+
 MUTATIONS: Final = (
     Mutation(
         "ack before holding",
@@ -400,6 +417,7 @@ MUTATIONS: Final = (
     *KEEPING,
     *STANDBY,
     *HELD,
+    *SHEDDING,
 )
 
 
