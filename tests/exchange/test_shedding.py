@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from evenflow.exchange.shedding import ALL, classes, hashes, staying, to_keep
 from evenflow.plan.layout import Shed
+from evenflow.stream.worth import Classes
 
-VALUED = Shed(("out",), 1, "v", (10.0, 100.0), (0.1, 0.5, 1.0))
+VALUED = Shed(("out",), 1, "v", Classes((10.0, 100.0), (0.1, 0.5, 1.0)))
 PLAIN = Shed(("out",), 1)
 
 

@@ -9,8 +9,10 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import QosError
+from evenflow.plan.layout import Shed
 from evenflow.query.export import to_python
 from evenflow.query.lineage import value_of
+from evenflow.query.planner import layout
 from evenflow.query.qos import DEFAULT_LOSS, Qos
 from evenflow.query.units import Unit, unit_of, units, units_text
 
@@ -209,3 +211,27 @@ def test_what_may_be_left_out_is_said_before_anything_runs() -> None:
     plain = ef.Dataflow("f")
     orders(plain).to(ef.sinks.discard())
     assert units_text(plain.network) == ""
+
+
+def shedding_of(value: object = None, *, protect: bool = False, window: bool = False, latency: bool = True) -> object:
+    """What may be left out of source `in` of a small dataflow."""
+    flow = ef.Dataflow("sheds")
+    rows = flow.source(ef.sources.generator(10), name="in").where("value >= 0")
+    age = {"latency": [("250 ms", 1), ("1 s", 0)]} if latency else {}
+    given = {} if value is None else {"value": value}
+    rows.select("key", "price").to(ef.sinks.memory(), name="first", qos=ef.qos(**age, **given))
+    rows.select("price").to(ef.sinks.memory(), name="second", qos=None if protect else ef.qos(latency=[("2 s", 1), ("3 s", 0)], **given))
+    if window:
+        counted = rows.with_watermark("ts", "1 second").group_by("key").window("1 second").agg(n="count(*)")
+        counted.to(ef.sinks.memory(), name="third", qos=ef.qos())
+    return layout(flow.network, sites=2).sheds.get("in")
+
+
+def test_what_an_engine_may_leave_out_of_a_source() -> None:
+    """D6: where all outputs can do without any row, and some answer is worth less when it is older."""
+    shed = shedding_of()
+    assert shed == Shed(("first", "second"), 250_000)
+    assert shedding_of(protect=True) is None and shedding_of(window=True) is None
+    assert shedding_of(latency=False) == Shed(("first", "second"), 2_000_000)
+    valued = shedding_of(("price", [(0, 0.1), (1000, 1)]))
+    assert isinstance(valued, Shed) and valued.column == "price" and len(valued.classes) == 8

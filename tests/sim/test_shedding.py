@@ -200,3 +200,16 @@ def test_windows_tell_what_was_offered_kept_and_dropped() -> None:
     windows = [source for window in flood.world.collect().sites for source in window.sources]
     assert sum(window.kept for window in windows) == len(flood.rows_out())
     assert sum(sum(window.dropped) for window in windows) == sum(flood.ledger.totals().values()) > 0
+
+
+def test_what_is_worth_most_is_kept() -> None:
+    """Goal: of rows that differ in worth those that are worth most come through. Method: value 0 to 999 is worth a tenth to one."""
+    flood = Flood(3.0, 0.8, qos=ef.qos(latency=[(f"{PATIENCE_MS} ms", 1), ("1 s", 0)], value=("value", [(0, 0.1), (1000, 1)])))
+    assert len(flood.planned.sheds["in"].classes) == 8
+    flood.finish()
+    answers = flood.rows_out()
+    assert answers == flood.oracle()
+    worth = (0.1 + 0.9 * np.array([row[1] for row in answers]) / 1000).sum()
+    share = len(answers) / flood.rows
+    best = flood.rows * share * (0.1 + 0.9 * (1 - share / 2))
+    assert worth > 0.9 * best, "the knapsack has the rows of greatest value"

@@ -33,12 +33,11 @@ def hashes(source: str, partition: int, positions: Positions) -> npt.NDArray[np.
 
 
 def classes(shed: Shed, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """int64 (n,): the class of each row. Null and NaN are of the class that is worth least: nobody has said what they are worth."""
-    if shed.column is None or not shed.cuts:
+    """int64 (n,): the class of each row."""
+    if shed.column is None:
         return np.zeros(rows.num_rows, np.int64)
     values = rows.column(shed.column).cast(pa.float64()).to_numpy(zero_copy_only=False)
-    found = np.searchsorted(np.array(shed.cuts), values, "right")
-    return np.where(np.isnan(values), int(np.argmin(shed.worth)), found)
+    return shed.classes.of(values).astype(np.int64)
 
 
 def staying(source: str, partition: int, positions: Positions, of: npt.NDArray[np.int64], keep: Sequence[int]) -> npt.NDArray[np.bool_]:
@@ -48,9 +47,9 @@ def staying(source: str, partition: int, positions: Positions, of: npt.NDArray[n
 
 def to_keep(shed: Shed, of: npt.NDArray[np.int64], budget: float) -> tuple[int, ...]:
     """By class, how much of ALL is kept so that about `budget` of these rows are: what is worth most first. of: the class of each row."""
-    counts = np.bincount(of, minlength=len(shed.worth))
-    keep, left = [0] * len(shed.worth), max(0.0, budget)
-    for number in sorted(range(len(shed.worth)), key=lambda each: (-shed.worth[each], each)):
+    counts = np.bincount(of, minlength=len(shed.classes))
+    keep, left = [0] * len(shed.classes), max(0.0, budget)
+    for number in shed.classes.best_first():
         count = int(counts[number])
         keep[number] = ALL if count <= left else int(ALL * left / count)
         left = max(0.0, left - count)

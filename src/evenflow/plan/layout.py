@@ -11,6 +11,8 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
+from evenflow.stream.worth import ALIKE, Classes
+
 KEY_GROUPS: Final = 4096
 """G of protocol E1. A partition is a range of key groups."""
 
@@ -133,14 +135,13 @@ class Shed:
     """What may be left out of a source's rows under overload, row by row. outputs: that the source feeds, none of which is protected.
 
     patience_us: L*, the age from which on an answer is worth less, the least of theirs. column: of the source, by whose value rows are of
-    different classes; cuts: values at which the next class begins; worth: of a row of each class, one more than cuts.
+    different classes; None: all are worth the same.
     """
 
     outputs: tuple[str, ...]
     patience_us: int
     column: str | None = None
-    cuts: tuple[float, ...] = ()
-    worth: tuple[float, ...] = (1.0,)
+    classes: Classes = ALIKE
 
 
 @dataclass(frozen=True, slots=True)

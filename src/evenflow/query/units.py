@@ -21,9 +21,10 @@ from evenflow.plan.layout import Shed
 from evenflow.query.kinds import read
 from evenflow.query.kinds.kind import Need
 from evenflow.query.kinds.sink import Sink
-from evenflow.query.lineage import Stream, passed_on
+from evenflow.query.lineage import Stream, passed_on, value_of
 from evenflow.query.network import Box, Network, is_aside
 from evenflow.stream.change import is_changelog
+from evenflow.stream.worth import ALIKE, Classes, classes_of
 
 SLIDES: Final = 8
 """B of a unit `window`, in times size by slide: of sliding windows, whose rows are in several, whole blocks are left out."""
@@ -80,8 +81,17 @@ def sheds(network: Network) -> Mapping[str, Shed]:
         latencies = [qos.patience_us for each in reached if (qos := _of_sink(each).qos) is not None]
         patience_us = min([us for us in latencies if us is not None], default=None)
         if reached and patience_us is not None and unit_of(network, (box.name, 0)).unit == "row":
-            found[box.name] = Shed(tuple(each.name for each in reached), patience_us)
+            found[box.name] = Shed(tuple(each.name for each in reached), patience_us, *_worth(network, box.name, reached))
     return found
+
+
+def _worth(network: Network, source: str, outputs: list[Box]) -> tuple[str | None, Classes]:
+    """By which column of a source its rows differ in worth, and how: where all its outputs agree on that, else they are alike."""
+    told = {(value_of(network, box).get((source, 0)), qos.value) for box in outputs if (qos := _of_sink(box).qos) is not None}
+    if len(told) != 1:
+        return None, ALIKE
+    [(column, curve)] = told
+    return (None, ALIKE) if column is None or curve is None else (column, classes_of(curve))
 
 
 def _reached(network: Network, source: Box) -> list[Box]:

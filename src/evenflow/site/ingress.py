@@ -466,10 +466,10 @@ class Ingress:
         opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
         limit, most = self.options.epoch_rows, None
         if queue.dated and queue.rows:
-            late = self.reflex.is_late(key[0], queue.due_us, now_us)
+            thins = self.reflex.is_late(key[0], queue.due_us, now_us) or self.reflex.chooses(key[0])
             most = self.reflex.most_rows(queue.rows / waiting)
             if most is not None:
-                limit, most = (queue.rows, most) if late else (min(limit, max(1, int(most))), None)
+                limit, most = (queue.rows, most) if thins else (min(limit, max(1, int(most))), None)
         batch, shares, objects = queue.take(limit, now_us)
         batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH
         if queue.over:

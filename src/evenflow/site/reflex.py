@@ -163,6 +163,11 @@ class Reflex:
             self.allowance.begin()
         return late
 
+    def chooses(self, segment: int) -> bool:
+        """Whether rows differ in worth. Then what an epoch cannot have is left out at once, as long as more comes than can be done: what
+        waited for the next one would be the last rows that came, and not the best."""
+        return len(self.sheddable[segment].shed.classes) > 1
+
     def thin(self, key: Key, rows: pa.RecordBatch, positions: Positions, budget: float) -> Thinned:
         """Leave out all but about `budget` of these rows. positions: of the source, of each."""
         shed = self.sheddable[key[0]].shed
@@ -172,8 +177,8 @@ class Reflex:
     def thin_again(self, key: Key, rows: pa.RecordBatch, positions: Positions, keep: tuple[int, ...]) -> Thinned:
         """Leave out what was left out then. Raises LookupError if rows have other classes now."""
         found = self.sheddable.get(key[0])
-        if found is None or len(found.shed.worth) != len(keep):
-            now = 0 if found is None else len(found.shed.worth)
+        if found is None or len(found.shed.classes) != len(keep):
+            now = 0 if found is None else len(found.shed.classes)
             raise LookupError(f"rows were left out by their worth, in {len(keep)} classes, and there are {now} now: give the qos of before")
         return self._thinned(key, rows, positions, classes(found.shed, rows), keep)
 

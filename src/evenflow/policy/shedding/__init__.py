@@ -2,6 +2,6 @@
 
 `network` has the flow that is asked about: sources, boxes with what a row costs them, arcs, outputs and what they are worth. `flow`
 solves it as a linear program, by `highs`, and knows its loads. `regions` and `fit` plan in advance, as the paper does; `fill` raises what
-a table gives to what there is still room for; `classes` are the few sorts of rows that differ in worth; `alternatives` is the paper's
+a table gives to what there is still room for; `alternatives` is the paper's
 table 1. They are pure, as all policies, and know nothing of epochs, or of who drops a row.
 """

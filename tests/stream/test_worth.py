@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenflow.policy.shedding.classes import CLASSES_MAX, classes_of
 from evenflow.stream.curve import Curve
+from evenflow.stream.worth import CLASSES_MAX, classes_of
 
 AMOUNT = Curve(((0, 0.1), (1000, 1)))
 

@@ -32,6 +32,10 @@ class Classes:
         found = np.searchsorted(self.cuts, given, "right")
         return np.where(np.isnan(given), int(np.argmin(self.worth)), found).astype(np.int8)
 
+    def best_first(self) -> list[int]:
+        """The classes, from what is worth most on."""
+        return sorted(range(len(self.worth)), key=lambda each: (-self.worth[each], each))
+
     def __len__(self) -> int:
         return len(self.worth)
 
@@ -75,4 +79,7 @@ def _even(curve: Curve, count: int) -> Floats:
     return np.unique(found)
 
 
-__all__ = ["CLASSES_MAX", "Classes", "classes_of"]
+ALIKE: Final = Classes((), (1.0,))
+"""All rows are worth the same."""
+
+__all__ = ["ALIKE", "CLASSES_MAX", "Classes", "classes_of"]
