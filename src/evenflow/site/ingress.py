@@ -469,6 +469,7 @@ class Ingress:
             thins = self.reflex.is_late(key[0], queue.due_us, now_us) or self.reflex.chooses(key[0])
             most = self.reflex.most_rows(queue.rows / waiting)
             if most is not None:
+                most = min(most, float(limit))
                 limit, most = (queue.rows, most) if thins else (min(limit, max(1, int(most))), None)
         batch, shares, objects = queue.take(limit, now_us)
         batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH

@@ -237,11 +237,12 @@ class SiteMachine(Effects):
         try:
             self.leading.catch_up(self.now_us)
             closed = ingress.may_close(credit.granted, credit.processed, self.now_us)
+            if closed:
+                self.leading.close(self.now_us)
         except CannotReplay as error:
             self.give_up_replay(error)
             return False
         if closed:
-            self.leading.close(self.now_us)
             for peer in self.audience.closes:
                 self.say_closed(peer)
         self.waking.wait_for_rows()
