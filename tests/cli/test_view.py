@@ -23,7 +23,7 @@ from evenflow.monitor.timeline import event_line, timeline
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.moved_whole import MovedWhole
 from evenflow.plan.plan import Copy, Plan
-from evenflow.statistics.progress import BoxProgress, CheckpointProgress, JournalProgress
+from evenflow.statistics.progress import BoxProgress, CheckpointProgress, JournalProgress, OutputProgress
 
 SITES = tuple(
     site_progress(site, cpu_share=0.1 * site, rows_in_per_s=5_003.0, state_bytes=2**20, rss_bytes=250 * 2**20, epoch=1234)
@@ -47,7 +47,7 @@ KILL = Kill(1, "0", 7.4)
 DOCUMENTED = {
     "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "failed_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms",
     "p99_ms", "sites", "replicas", "redundancy", "moved_whole", "events", "moves", "journal", "checkpoint",
-    "seconds",
+    "outputs", "seconds",
     "interrupted", "per_site",
 }  # fmt: skip
 
@@ -124,6 +124,17 @@ def test_the_report_has_the_documented_keys_and_is_json() -> None:
     empty = report(progress(), master="m", interrupted=True)
     assert set(empty) == DOCUMENTED and empty["p50_ms"] is None
     json.dumps(empty, allow_nan=False)
+
+
+def test_what_outputs_have_missed_is_said() -> None:
+    outputs = (OutputProgress("alerts", False, 1_200, 0.875), OutputProgress("bills", True, 0, 1.0))
+    shed = replace(PROGRESS, outputs=outputs)
+    assert "delivered 88% to alerts" in plain_line(shed) and "delivered" not in plain_line(replace(PROGRESS, outputs=outputs[1:]))
+    table = drawn(summary_table(shed))
+    assert "left out for alerts" in table and "1,200" in table and "87.5% was delivered" in table and "bills" not in table
+    assert report(shed, master="local", interrupted=False)["outputs"][0] == {
+        "output": "alerts", "protected": False, "dropped": 1_200, "delivered_share": 0.875,
+    }  # fmt: skip
 
 
 def test_the_plain_line_and_the_summary_say_the_same() -> None:

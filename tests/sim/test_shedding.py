@@ -20,6 +20,7 @@ from evenflow.stream.worth import Classes
 from evenflow.swarm.checkers import Checkers
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.model import CostModel
+from evenflow.world.sim.watching import SimWatch
 from evenflow.world.sim.world import SimWorld
 
 PATIENCE_MS = 100
@@ -217,7 +218,10 @@ def test_windows_tell_what_was_offered_kept_and_dropped() -> None:
     flood.finish()
     windows = [source for window in flood.world.collect().sites for source in window.sources]
     assert sum(window.kept for window in windows) == len(flood.rows_out())
-    assert sum(sum(window.dropped) for window in windows) == sum(flood.ledger.totals().values()) > 0
+    dropped = sum(flood.ledger.totals().values())
+    assert sum(sum(window.dropped) for window in windows) == dropped > 0
+    [run] = SimWatch(flood.world).look()[1].runs
+    assert run.delivered_ppm == round(1e6 * (1 - dropped / flood.rows))
 
 
 def test_what_is_worth_most_is_kept() -> None:

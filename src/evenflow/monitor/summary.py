@@ -40,10 +40,16 @@ def plain_line(progress: Progress) -> str:
         f"out {grouped(progress.rows_out)} ({grouped(progress.rows_out_per_s)}/s)  "
         f"p50 {milliseconds(progress.p50_ms)}  p99 {milliseconds(progress.p99_ms)}  "
         f"epoch {grouped(progress.epoch)} ({grouped(progress.epochs_in_flight)} in flight)"
+        + (f"  delivered {delivered_text(progress)}" if any(output.dropped for output in progress.outputs) else "")
         + (f"  redundancy {progress.redundancy}/{progress.replicas}" if progress.replicas > 1 else "")
         + ("" if progress.journal is None else f"  {_journal(progress.journal)}")
         + ("" if progress.checkpoint is None or progress.checkpoint.number is None else f"  {checkpoint_text(progress.checkpoint)}")
     )
+
+
+def delivered_text(progress: Progress) -> str:
+    """The share of what its sources gave that came into each output, of those that have missed something."""
+    return ", ".join(f"{output.delivered_share:.0%} to {output.output}" for output in progress.outputs if output.dropped)
 
 
 def _journal(journal: JournalProgress) -> str:
@@ -85,6 +91,7 @@ def report(progress: Progress, *, master: str, interrupted: bool, events: Sequen
         "moves": moves_of(events),
         "journal": None if progress.journal is None else plain(progress.journal),
         "checkpoint": None if progress.checkpoint is None else plain(progress.checkpoint),
+        "outputs": [plain(output) for output in progress.outputs],
         "seconds": round(progress.seconds, 3),
         "interrupted": interrupted,
         "per_site": [_of_site(site) for site in progress.sites],
@@ -137,6 +144,9 @@ def summary_table(progress: Progress, *, interrupted: bool = False, events: Sequ
         table.add_row("late rows", grouped(progress.late_rows), "came after the watermark")
     if progress.failed_rows:
         table.add_row("failed rows", grouped(progress.failed_rows), "left out: a box raised on them")
+    for output in progress.outputs:
+        if output.dropped:
+            table.add_row(f"left out for {output.output}", grouped(output.dropped), f"{output.delivered_share:.1%} was delivered")
     table.add_row("latency p50", milliseconds(progress.p50_ms), "from an epoch's first row to its sink")
     table.add_row("latency p99", milliseconds(progress.p99_ms), "")
     if progress.journal is not None:

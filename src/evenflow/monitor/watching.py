@@ -93,7 +93,8 @@ NO_LOGS: Final[Logs] = ((), 0)
 class Watched:
     """A run as it is now. network: None where only the layout is known. slots: see `Growing.slots`. live: sites with a replica that counts.
     latency: bucket -> count of its whole time. events_since: those behind the first so many, as `Run.events`. behind: messages by source.
-    born: what is of this run alone, and not of another one of its id, which goes on where it ended.
+    born: what is of this run alone, and not of another one of its id, which goes on where it ended. dropped: rows of sources that were left
+    out, by ingress segment.
     """
 
     run: str
@@ -116,6 +117,7 @@ class Watched:
     checkpoint: CheckpointProgress | None = None
     behind: Mapping[str, int] = field(default_factory=dict)
     born: object = None
+    dropped: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -258,6 +260,15 @@ def replicas_of(plan: Plan, membership: Membership) -> SceneReplicas:
     return SceneReplicas(*columns)
 
 
+def _delivered_ppm(run: Watched) -> int | None:
+    """Of the rows of sources of which some may be left out; None if there are none."""
+    shed = {segment.id for segment in run.planned.segments if segment.source in run.planned.sheds}
+    if not shed:
+        return None
+    came = sum(rows for part in run.parts.values() for segment, rows in part.taken if segment in shed)
+    return round(1e6 * (1 - min(1.0, sum(run.dropped.values()) / came))) if came else 1_000_000
+
+
 def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int) -> RunReading:
     growing, scene, past = run.growing, known.scene, known.past
     parts = [run.parts.get(site.site, NOTHING) for site in sites]
@@ -278,7 +289,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
         epochs_in_flight=max((part.epochs_in_flight for part in said), default=0),
         takeovers=past.kinds["take_over"],
         latency=tuple(sorted(run.latency.items())),
-        delivered_ppm=None,
+        delivered_ppm=_delivered_ppm(run),
         qos_ppm=None,
         sites=RunSites(
             rows_in=tuple([part.rows_in for part in parts]),

@@ -67,6 +67,7 @@ class SimWatch:
             parts={site.index: counts_of(site) for site in world.sites},
             latency=self._latency.counts,
             events_since=lambda told: [event_of(at_us, happened) for at_us, happened in world.happened[told:]],
+            dropped=machine.ledger.totals(),
         )
         return self._watching.look(BEGAN_US + world.now_us, [each for each in told if each is not None], [watched])
 

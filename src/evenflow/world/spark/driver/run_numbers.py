@@ -245,6 +245,7 @@ class RunNumbers:
             journal=facts.journal,
             checkpoint=facts.checkpoint,
             behind=behind,
+            dropped=self._machine.ledger.totals(),
         )
 
     def _slow(self, numbers: Mapping[int, SiteNumbers]) -> tuple[SlowCode, ...]:
