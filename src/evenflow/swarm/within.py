@@ -47,5 +47,8 @@ WITHIN: Final = (
     Within(
         "S2", "operator.user.store:KeyedStore.commit", "what user code keeps is in the engine's pages, and in them once its epoch is over"
     ),
+    Within("D1", "exchange.shedding:staying", "which rows stay follows from their places and worth, and what is kept"),
+    Within("D2", "site.ingress:Ingress._cut", "the leader decides, its record has the kept rows, and takes those that were left out along"),
+    Within("D6", "site.reflex:Reflex.is_late", "while no row has waited for half of what an answer may take, all enter"),
 )
 """In the order of the protocol. An id may have rows as well."""
