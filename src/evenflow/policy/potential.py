@@ -52,7 +52,7 @@ class Scenarios:
 
 class Search:
     """A placement that is being improved. loads: float (sites, scenarios), X_j / (C_j rho_q). pieces: float (pieces, scenarios), the same
-    at a site of capacity 1."""
+    at a site of capacity 1. fixed: bool (pieces,), those that stay where they have been put."""
 
     def __init__(self, model: Model, scenarios: Scenarios) -> None:
         self.model, self.weights = model, scenarios.weights
@@ -60,6 +60,7 @@ class Search:
         self.pieces: Floats = (model.coefficients @ scenarios.rates.T) / rho
         self.capacity = model.capacity
         self.placed: Sites = np.full(model.pieces, -1, np.int64)
+        self.fixed = np.zeros(model.pieces, np.bool_)
         self.loads = np.zeros((model.capacity.size, rho.size))
 
     def worth(self, loads: Floats, capacity: Floats) -> Floats:
@@ -83,7 +84,7 @@ class Search:
     def fill(self) -> None:
         """Each piece to the site that raises the potential least, those with most effect first; alike ones by streams between sites."""
         near = neighbours(self.model)
-        for piece in by_effect(self.model):
+        for piece in (each for each in by_effect(self.model) if self.placed[each] < 0):
             more = self.loads + self.pieces[piece] / self.capacity[:, None]
             rise = self.worth(more, self.capacity) - self.worth(self.loads, self.capacity)
             alike = [int(site) for site in np.flatnonzero(rise <= rise.min() * (1 + TIES))]
@@ -96,7 +97,7 @@ class Search:
 
     def _moves(self) -> bool:
         better = False
-        for piece in range(self.placed.size):
+        for piece in np.flatnonzero(~self.fixed).tolist():
             before = int(self.placed[piece])
             own = self.pieces[piece] / self.capacity[:, None]
             now = self.worth(self.loads, self.capacity)
@@ -120,8 +121,8 @@ class Search:
         now = self.worth(self.loads, self.capacity)
         worst = int(np.argmax(now / self.capacity))
         best, found = -LEAST_GAIN * float(now.sum()), None
-        others = np.flatnonzero(self.placed != worst)
-        for piece in np.flatnonzero(self.placed == worst):
+        others = np.flatnonzero((self.placed != worst) & ~self.fixed)
+        for piece in np.flatnonzero((self.placed == worst) & ~self.fixed):
             given = self.pieces[others] - self.pieces[piece]
             sites = self.placed[others]
             here = self.worth(self.loads[worst] + given / self.capacity[worst], self.capacity[worst]) - now[worst]
