@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import evenflow as ef
 from evenflow.world.spark.cluster.session import embedded_session, stop_session
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 SITES = 4
 
@@ -31,3 +35,16 @@ def engine(spark: Any) -> Iterator[ef.Engine]:
 def named() -> Callable[[str], str]:
     """Names that no other test uses."""
     return lambda stem: f"{stem}-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    from tests.ui.serving import browser_path
+
+    path, needed = browser_path()
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=path, env={**os.environ, **needed}, args=["--no-sandbox", "--headless=shell"])
+        yield found
+        found.close()

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, expect
 
 import evenflow as ef
 from evenflow.cli.editing import FileShelf
 from tests.ui.editing import editing
 from tests.ui.looking import opened
-from tests.ui.serving import browser_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 SOON = 20_000
 KEYS = 4
-
-
-@pytest.fixture
-def browser() -> Iterator[Browser]:
-    path, needed = browser_path()
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, env={**os.environ, **needed}, args=["--no-sandbox", "--headless=shell"])
-        yield found
-        found.close()
 
 
 def test_what_is_drawn_is_started_and_goes_on_as_another_version(

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import Browser, expect
 from prometheus_client.parser import text_string_to_metric_families
 
 import evenflow as ef
@@ -23,6 +25,7 @@ from evenflow.errors import OperationRefused
 from evenflow.monitor.reading import Reading
 from evenflow.world.spark.driver.ui_process import UiProcess
 from evenflow.world.spark.driver.watching import watcher_of
+from tests.ui.looking import note_red, opened, red_at_s, shows_numbers
 from tests.worlds.dataflows import counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
@@ -77,6 +80,27 @@ def test_a_page_that_dies_comes_again_and_no_row_waits_for_it(
     finally:
         gate.touch()
         run.stop()
+
+
+@pytest.mark.conformance
+def test_a_killed_executor_is_red_within_a_second(
+    spark: Any, named: Callable[[str], str], browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As tests/ui/test_stories.py has it in the simulator; from `kill -9` on."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    sink, gate = ef.sinks.memory(named("seen")), tmp_path / "gate"
+    with ef.Engine(spark, sites=3, replicas=2) as engine:
+        engine.start(counted(gate, sink, ROWS, rate=4_000))
+        grows(lambda: sink.rows().num_rows, 100)
+        with opened(browser, None, url=engine.open_ui(0).url()) as watched:
+            shows_numbers(watched.page)
+            note_red(watched.page)
+            victim = next(site for site in json.loads(_command(engine, "sites", "--json").stdout)["sites"] if site["site"] == 1)
+            began_s = time.time()
+            os.kill(victim["pid"], signal.SIGKILL)
+            expect(watched.page.locator(".siterow[data-key='1']")).to_have_attribute("data-role", "dead", timeout=20_000)
+            took_s = red_at_s(watched.page, 1) - began_s
+    assert took_s <= 1.0
 
 
 class Picky(ef.Processor):

@@ -32,7 +32,7 @@ class Watched:
 
 @contextlib.contextmanager
 def opened(
-    browser: Browser, served: Served, *, url: str | None = None, width: int = 1280, scheme: Any = "light", **more: Any
+    browser: Browser, served: Served | None, *, url: str | None = None, width: int = 1280, scheme: Any = "light", **more: Any
 ) -> Iterator[Watched]:
     """A page, once it shows numbers; at its end it must have been silent."""
     height = 900 if width > 640 else 800
@@ -44,7 +44,8 @@ def opened(
         watched.page.on("console", lambda message: watched.said.append(f"{message.type}: {message.text}"))
         watched.page.on("pageerror", lambda error: watched.said.append(str(error)))
         watched.page.on("request", lambda request: watched.asked.append(request.url))
-        address = served.url() if url is None else url
+        address = served.url() if url is None and served is not None else url
+        assert address is not None
         watched.page.goto(address)
         yield watched
         watched.check(address.split("#")[0])
@@ -76,3 +77,26 @@ def is_accessible(page: Page) -> None:
         for node in each["nodes"]
     ]
     assert found == [], found
+
+
+NOTE_RED = """() => {
+  globalThis.red = {};
+  const isRed = (element) => {
+    const [red, green, blue] = getComputedStyle(element).backgroundColor.match(/[0-9.]+/g).map(Number);
+    return red > 2 * green && red > 2 * blue;
+  };
+  new MutationObserver(() => {
+    for (const row of document.querySelectorAll(".siterow"))
+      if (isRed(row.querySelector(".role"))) globalThis.red[row.dataset.key] ??= Date.now();
+  }).observe(document.body, { subtree: true, attributes: true, childList: true, characterData: true });
+}"""
+
+
+def note_red(page: Page) -> None:
+    """From now on it is noted when a site's role becomes red. To be asked once it shows sites."""
+    page.evaluate(NOTE_RED)
+
+
+def red_at_s(page: Page, site: int) -> float:
+    """Seconds since 1970, by the browser's clock, which is that of this machine."""
+    return float(page.evaluate("site => globalThis.red[site]", str(site))) / 1000

@@ -8,7 +8,7 @@ import urllib.request
 
 from playwright.sync_api import Browser, expect
 
-from tests.ui.looking import is_accessible, is_whole, opened, shows_numbers
+from tests.ui.looking import is_accessible, is_whole, note_red, opened, red_at_s, shows_numbers
 from tests.ui.proxy import proxied
 from tests.ui.serving import Turning, serving, sessions, simulated
 
@@ -33,30 +33,17 @@ def test_a_kill_is_seen_as_dead_then_take_over_then_redundancy(browser: Browser)
         is_accessible(watched.page)
 
 
-NOTE_RED = """() => {
-  globalThis.red = {};
-  const isRed = (element) => {
-    const [red, green, blue] = getComputedStyle(element).backgroundColor.match(/[0-9.]+/g).map(Number);
-    return red > 2 * green && red > 2 * blue;
-  };
-  new MutationObserver(() => {
-    for (const row of document.querySelectorAll(".siterow"))
-      if (isRed(row.querySelector(".role"))) globalThis.red[row.dataset.key] ??= Date.now();
-  }).observe(document.body, { subtree: true, attributes: true, childList: true, characterData: true });
-}"""
-
-
 def test_a_kill_is_red_within_a_second(browser: Browser) -> None:
     """Method: the page notes when a site's role becomes red; the better of two kills, since others work on this machine, too."""
     took_s = []
     with serving(simulated(sessions(), sites=6)) as page, opened(browser, page) as watched:
         shows_numbers(watched.page)
-        watched.page.evaluate(NOTE_RED)
+        note_red(watched.page)
         for killed in (2, 4):
             began_s = time.time()
             page.live.kill(killed)
             expect(watched.page.locator(f".siterow[data-key='{killed}']")).to_have_attribute("data-role", "dead", timeout=SOON)
-            took_s.append(watched.page.evaluate("site => globalThis.red[site]", str(killed)) / 1000 - began_s)
+            took_s.append(red_at_s(watched.page, killed) - began_s)
             expect(watched.page.locator("#redundancy")).to_have_text("redundancy 2 of 2", timeout=SOON)
         assert watched.page.evaluate("Object.keys(globalThis.red)") == ["2", "4"], "those who live are not red"
     assert min(took_s) <= 1.0, took_s
