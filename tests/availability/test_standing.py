@@ -56,7 +56,7 @@ drawn_cuts = st.integers(1, 2**31).flatmap(
 
 @given(st.dictionaries(st.tuples(ints, ints), drawn_cuts, max_size=3))
 def test_what_is_logged_comes_back(cuts: dict[tuple[int, int], tuple[Cut, ...]]) -> None:
-    given = Entry(7, 2, "n", Logged(cuts, (Content(4, (((0, 1), (9, 0)), ()), ((1, 2),), 3),)))
+    given = Entry(7, 2, "n", Logged(cuts, (Content(4, (((0, 1), (9, 0)), ()), ((1, 2),), 3, ((0, ("b", "a")),)),)))
     back = from_bytes(to_bytes(given), 7)
     assert back == given and back.matter == given.matter
 
@@ -155,3 +155,14 @@ def test_a_missing_entry_is_named() -> None:
     first, _, third = journal(BEGUN, Logged({}), Logged({}))
     with pytest.raises(JournalCorrupt, match="entry 2 of the journal is missing"):
         standing([first, third])
+
+
+def test_what_has_come_to_a_source_counts_from_its_entry_on_whenever_its_plan_acts() -> None:
+    """Goal: a place keeps what it reads: rows of it may be durable before the plan's first epoch. Method: a plan that acts far ahead, and
+    then another driver; or a checkpoint, and what is taken of it alone."""
+    came = ((0, ("b", "a")),)
+    before = [BEGUN, Logged({A: (cut(1), cut(2)), B: (cut(1), cut(2))}, (Content(90, newcomers=came),))]
+    again = standing([*journal(*before), *journal(BEGUN, generation=2, start=3)])
+    assert again.contents == [Content(1, newcomers=came)]
+    made = folded(*before, Completed(1, 2, ()))
+    assert made.contents == [Content(1, newcomers=came), Content(90, newcomers=came)]

@@ -479,3 +479,53 @@ def test_a_sink_that_nobody_can_write_to_says_so(broker: KafkaBroker, monkeypatc
     monkeypatch.setattr(sys.modules["evenflow.sinks.kafka"], "TIMEOUT_S", 0.5)
     with pytest.raises(SinkError, match="no broker answers"):
         ef.sinks.kafka(NOBODY, "t").open("run-1")
+
+
+def test_topics_that_come_are_read_at_the_places_that_the_driver_says(
+    broker: KafkaBroker, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: rows of a topic that comes, by whoever reads its places, from the beginning or on; and a restart finds the same places. Method:
+    two topics come that fit a pattern, and one that does not."""
+    monkeypatch.setattr(sys.modules["evenflow.sources.kafka"], "LOOK_MS", 50)
+    first = topic(rows(1))
+
+    def described(**given: Any) -> Any:
+        pattern = {"topic_pattern": f"{first}(-.*)?", "starting": "earliest"}
+        return ef.sources.kafka(broker.address, schema=SCHEMA, **{**pattern, **given})
+
+    made = described(spare_topics=2, spare=1)
+    assert made.partitions(1) == 2 + 2 * 2 and made.look(()) == ()
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    new_topic = sys.modules["confluent_kafka.admin"].NewTopic
+    for name in (f"{first}-b", f"{first}-a", f"other-{first}"):
+        admin.create_topics([new_topic(name, 1, 1)])[name].result()
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "linger.ms": 0})
+    for value in rows(7, 8):
+        producer.produce(f"{first}-b", value, partition=0)
+    producer.flush()
+    assert made.look(()) == (f"{first}-a", f"{first}-b") and made.look((f"{first}-b",)) == (f"{first}-a",)
+    waiting, reader = made.open(4, 6), made.open(2, 6)
+    assert reader.read(0, 10) is None and reader._consumer is None, "a place that waits for a topic asks nobody"
+    for each in (waiting, reader):
+        each.meet((f"{first}-b",))
+    seen = until_some(reader)
+    while seen.num_rows < 2:
+        seen = pa.concat_batches([seen, until_some(reader)])
+    assert seen.column("v").to_pylist() == [7, 8] and waiting.read(0, 10) is None and reader.behind() == (f"{first}-b", 0)
+    again = made.open(2, 6)
+    again.skip(1)
+    again.meet((f"{first}-b",))
+    assert until_some(again).column("v").to_pylist() == [8]
+    grow(admin, f"{first}-b", 3)
+    with pytest.raises(SourceError, match=f"{first}-b has a partition 2 now.*greater spare="):
+        until_some(reader)
+    for each in (again, reader, waiting):
+        each.close()
+    now = described()
+    assert made.goes_on("places", made.places, now.places) is False, "three partitions are one too many"
+    fewer = tuple(place for place in now.places if place != (f"{first}-b", 2))
+    assert made.goes_on("places", made.places, fewer) and not described(spare_topics=1, topic_pattern=first).goes_on(
+        "places", made.places, fewer
+    )
+    with pytest.raises(QueryError, match="spare_topics= is for topic_pattern="):
+        ef.sources.kafka(broker.address, first, spare_topics=1)

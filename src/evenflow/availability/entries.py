@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import Record, RowsObject, Share
 from evenflow.plan.layout import Ranges
-from evenflow.plan.plan import Plan
+from evenflow.plan.plan import Newcomers, Plan
 from evenflow.stream.digest import digest_of_json
 from evenflow.stream.ids import SiteId
 
@@ -53,20 +53,22 @@ class Cut(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Content:
     """What of a plan the content of frames depends on, from epoch `effective` on. ranges, weights: as in `Plan`. version: its number,
-    0 for the layout's own boxes."""
+    0 for the layout's own boxes. newcomers: as in `Plan`; rows of theirs may be in epochs before, but in no entry before this one's."""
 
     effective: int
     ranges: tuple[Ranges, ...] = ()
     weights: tuple[tuple[int, ...], ...] = ()
     version: int = 0
+    newcomers: Newcomers = ()
 
     @staticmethod
     def of(plan: Plan) -> Content:
-        return Content(plan.effective, plan.ranges, plan.weights, 0 if plan.version is None else plan.version.number)
+        return Content(plan.effective, plan.ranges, plan.weights, 0 if plan.version is None else plan.version.number, plan.newcomers)
 
     def same(self, other: Content) -> bool:
         """Whether they differ in no more than when they begin to act."""
-        return (self.ranges, self.weights, self.version) == (other.ranges, other.weights, other.version)
+        own = self.ranges, self.weights, self.version, self.newcomers
+        return own == (other.ranges, other.weights, other.version, other.newcomers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +317,8 @@ def _said_cuts(cuts: Mapping[Key, Sequence[Cut]]) -> list[Any]:
 
 def _said_content(content: Content) -> list[Any]:
     ranges = [[list(pair) for pair in of] for of in content.ranges]
-    return [content.effective, ranges, [list(of) for of in content.weights], content.version]
+    newcomers = [[segment, list(names)] for segment, names in content.newcomers]
+    return [content.effective, ranges, [list(of) for of in content.weights], content.version, *([newcomers] if newcomers else [])]
 
 
 def _columns(cuts: Sequence[Cut]) -> list[Any]:
@@ -381,12 +384,14 @@ def _completed(said: Mapping[str, Any]) -> Completed:
 
 
 def _content(said: Sequence[Any]) -> Content:
-    effective, ranges, weights, version = said
+    effective, ranges, weights, version, *newcomers = said
+    (came,) = newcomers or ((),)
     return Content(
         _int(effective),
         tuple(tuple((_int(first), _int(partition)) for first, partition in of) for of in ranges),
         tuple(tuple(_int(weight) for weight in of) for of in weights),
         _int(version),
+        tuple((_int(segment), tuple(_text(name) for name in names)) for segment, names in came),
     )
 
 

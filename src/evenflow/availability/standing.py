@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, Logged, Snapshot, Stopped
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt
+from evenflow.plan.plan import Newcomers
 
 
 @dataclass(slots=True)
@@ -92,7 +93,9 @@ class Standing:
             self.cuts[key] = [cut for cut in self.cuts.get(key, []) if cut.epoch <= durable]
         if not self.contents:
             self.contents.append(begun.content)
+        newcomers = self.contents[-1].newcomers
         self.contents = [content for content in self.contents if content.effective <= durable + 1] or self.contents[:1]
+        self.contents[-1] = _with(self.contents[-1], newcomers)
         self.begun, self.stopped = begun, False
         self.begins.append(entry.number)
         self.generation, self.nonce = entry.generation, entry.nonce
@@ -162,8 +165,14 @@ class Standing:
         self.checkpoints = [*readable, completed]
         for key, cuts in self.cuts.items():
             self.cuts[key] = [cut for cut in cuts if cut.epoch > completed.epoch]
-        acting = [content for content in self.contents if content.effective <= completed.epoch]
+        newcomers = self.contents[-1].newcomers if self.contents else ()
+        acting = [_with(content, newcomers) for content in self.contents if content.effective <= completed.epoch]
         self.contents = [*acting[-1:], *[content for content in self.contents if content.effective > completed.epoch]]
+
+
+def _with(content: Content, newcomers: Newcomers) -> Content:
+    """What has come to sources counts from its entry on, whenever its plan acts: cuts behind that entry may have rows of it."""
+    return content if content.newcomers == newcomers else replace(content, newcomers=newcomers)
 
 
 def named_rows(logged: Logged) -> dict[str, int]:

@@ -12,6 +12,7 @@ from evenflow.coordinator.events import (
     DrainSite,
     Kind,
     MovesRequested,
+    NewcomersSeen,
     PlanChangeRequested,
     RebalanceRequested,
     RepartitionRequested,
@@ -27,6 +28,11 @@ def want_partitions(run: RunEffects, event: RepartitionRequested) -> None:
 
 def want_version(run: RunEffects, event: ReplaceRequested) -> None:
     run.replacing.want(event.version, event.request)
+    run.recover()
+
+
+def want_newcomers(run: RunEffects, event: NewcomersSeen) -> None:
+    run.arrivals.want(event.segment, event.names)
     run.recover()
 
 

@@ -47,7 +47,10 @@ def _plans(contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId],
     together = {s.id: connected([of_segment(content.ranges, s) for content in contents]) for s in layout.segments if s.is_keyed(layout)}
     first = on_sites(first_plan(layout, len(sites), replicas, scheme, together), sites)
     return tuple(
-        Plan(PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (), Settings(content.ranges, content.weights))
+        Plan(
+            PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (),
+            Settings(content.ranges, content.weights, newcomers=content.newcomers),
+        )  # fmt: skip
         for number, content in enumerate(contents)
     )
 
@@ -78,6 +81,10 @@ def _check(content: Content, layout: Layout) -> None:
             f"the boxes of the dataflow were replaced at epoch {content.effective}, and what came after cannot be replayed: this version "
             "replays only what a dataflow does as it was started. Give the dataflow a new location"
         )
+    for number, names in content.newcomers:
+        source = layout.sources.get(layout.segments[number].source or "") if number < len(layout.segments) else None
+        if source is None or len(names) > source.newcomers_most:
+            raise LocationError(f"the journal names {len(names)} newcomers of segment {number}, for which this dataflow has no places")
     for segment in layout.segments if content.ranges else ():
         owners = [partition for _, partition in content.ranges[segment.id]] if segment.id < len(content.ranges) else [-1]
         starts = [start for start, _ in content.ranges[segment.id]] if segment.id < len(content.ranges) else []

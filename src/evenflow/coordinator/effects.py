@@ -39,6 +39,7 @@ from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.leaders import Leaders
 from evenflow.coordinator.ledger import Ledger
 from evenflow.coordinator.moving import Moving
+from evenflow.coordinator.newcomers import Arrivals
 from evenflow.coordinator.pace import AHEAD, Pace
 from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
 from evenflow.coordinator.repartitioning import Repartitioning
@@ -99,6 +100,7 @@ class RunEffects:
         self.deaths = Deaths(layout, self.view)
         self.recovery = Recovery(layout, self.view, patience_ms, pause_ms)
         self.repartitioning, self.replacing, self.leaders = Repartitioning(layout, self.view), Replacing(self.view), Leaders(self.view)
+        self.arrivals = Arrivals(self.view)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
         self.checkpointing = Checkpointing(layout, self.view, journal, checkpoint_ms)
         self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
@@ -149,7 +151,7 @@ class RunEffects:
         assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
         self.ahead = self.pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
-        settings = Settings(ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps)
+        settings = Settings(ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers)
         self.propose_plan(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings))
 
     def next_number(self) -> PlanNumber:
@@ -208,7 +210,7 @@ class RunEffects:
             self._propose_beyond(begun.placement, begun.copies)
         elif self.repartitioning.wanted:
             self._repartition(begun.placement)
-        elif self.replacing.wanted:
+        elif self.replacing.wanted or self.arrivals.wanted:
             self._propose_beyond(begun.placement, ())
         elif self.rounds.moving and not self.collecting:
             self.collect()  # The round's moves are over.

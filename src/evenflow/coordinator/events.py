@@ -172,6 +172,14 @@ class ReplaceRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class NewcomersSeen:
+    """These have come to the source of an ingress segment, and have or get places there, in this order."""
+
+    segment: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class SparesChanged:
     """So many idle sites are to be left alone from now on."""
 
@@ -263,6 +271,7 @@ CoordinatorEvent = (
     | Pin
     | RepartitionRequested
     | ReplaceRequested
+    | NewcomersSeen
     | SparesChanged
     | StopRequested
     | CheckpointRequested
@@ -366,6 +375,8 @@ class Kind(StrEnum):
     """A segment cannot have the number of partitions that was wanted."""
     REPLACED = "replaced"
     """The run goes on as another version."""
+    NEWCOMER = "newcomer"
+    """Something has come to a source, and is read."""
     TABLE_REFRESHED = "table_refreshed"
     """A table was read anew, and has other rows."""
     REFRESH_FAILED = "refresh_failed"

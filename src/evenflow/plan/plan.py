@@ -60,6 +60,10 @@ class Version:
         return replace(version, packed=packed)
 
 
+Newcomers = tuple[tuple[int, tuple[str, ...]], ...]
+"""(ingress segment, the names of what has come to its source since the run began, in the order of their places); none without names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the rows of an epoch depend on, apart from where it is processed (V2). Every later plan carries it on.
@@ -69,12 +73,14 @@ class Settings:
     all get the same.
     version: what boxes do, if that is not what the layout says.
     keeps: of each arc, by value class, which share of its rows passes, in [0, 1]; empty where all do.
+    newcomers: what sources read at places that waited for it. It only grows, and acts when it is heard.
     """
 
     ranges: tuple[Ranges, ...] = ()
     weights: tuple[tuple[int, ...], ...] = ()
     version: Version | None = None
     keeps: tuple[tuple[float, ...], ...] = ()
+    newcomers: Newcomers = ()
 
 
 AS_LAID_OUT: Final = Settings()
@@ -110,6 +116,10 @@ class Plan:
     def version(self) -> Version | None:
         return self.settings.version
 
+    @property
+    def newcomers(self) -> Newcomers:
+        return self.settings.newcomers
+
     def with_settings(self, **changes: Any) -> Plan:
         """The same, with other values of these fields of its settings."""
         return replace(self, settings=replace(self.settings, **changes))
@@ -125,6 +135,10 @@ class Plan:
     def ranges_of(self, segment: Segment) -> Ranges:
         """Which of a keyed segment's partitions owns which key groups."""
         return of_segment(self.ranges, segment)
+
+    def came(self, segment: int) -> tuple[str, ...]:
+        """What has come to the source of an ingress segment, in the order of its places."""
+        return dict(self.newcomers).get(segment, ())
 
     def hosts(self, segment: int) -> tuple[SiteId, ...]:
         """Sites that host a replica of a partition of the segment, ascending."""

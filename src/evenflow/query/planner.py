@@ -265,6 +265,12 @@ class _Cutter:
                 f"box {box.name!r}: source {draft.source!r} has a watermark from {other!r} already; declare it once, "
                 "before the streams part"
             )
+        waits = [box.name for box in self._network.of_kind("source") if box.params["source"].waits]
+        if draft.source in waits and kind.idle_us is None:
+            raise QueryError(
+                f"box {box.name!r}: source {draft.source!r} has places that wait for what may come, and one that waits would hold the "
+                "watermark back for ever; declare it with idle=, such as with_watermark(..., idle='10 seconds')"
+            )
         params = {"time": kind.column, "delay_us": kind.delay_us, "idle_us": kind.idle_us}
         draft.watermark = Step(box.name, "watermark", params, flow.schema, flow.port)
         return flow

@@ -102,13 +102,22 @@ def _has_code(said: Any) -> bool:
     return isinstance(said, list) and any(_has_code(each) for each in said)
 
 
-def as_before(layout: Layout, before: Structure) -> Layout:
+def as_before(layout: Layout, before: Structure, sites: int = 1) -> Layout:
     """The layout with what its sources looked up when they were made as it was at the first start: there a driver goes on.
 
-    Raises LocationError if a source does not have the same places to look at any more.
+    sites: with which it is planned. Raises LocationError if a source does not have the same places to look at any more.
     """
     sources = {name: _source_as_before(name, source, before["sources"].get(name, {})) for name, source in layout.sources.items()}
-    return replace(layout, sources=sources)
+    segments = tuple(_as_many(segment, layout.sources, sources, sites) for segment in layout.segments)
+    return replace(layout, segments=segments, sources=sources)
+
+
+def _as_many(segment: Segment, now: Mapping[str, Any], before: Mapping[str, Any], sites: int) -> Segment:
+    """An ingress segment with as many partitions as its source had: others may have come, for which there were places."""
+    source, was = now.get(segment.source or ""), before.get(segment.source or "")
+    if not isinstance(source, Source) or not isinstance(was, Source) or was.partitions(sites) == source.partitions(sites):
+        return segment
+    return replace(segment, partitions=was.partitions(sites))
 
 
 def _source_as_before(name: str, source: Any, known: Mapping[str, Any]) -> Any:

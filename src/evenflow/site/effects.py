@@ -26,6 +26,7 @@ from evenflow.site.events import (
     Heard,
     LinkDown,
     LinkUp,
+    Meet,
     MembershipChanged,
     PlanAborted,
     PlanCommitted,
@@ -341,6 +342,9 @@ class Effects(Fittings):
 
     def adopt(self, event: PlanCommitted) -> None:
         self._stirred = True
+        for segment, names in event.plan.newcomers:
+            if names != self.view.plan.came(segment):
+                self.act(Meet(segment, names))
         self.view.adopt(event.plan, self.finished)
         self.ingress.hold_from = None
         self.ingress.want(event.plan.effective)

@@ -391,6 +391,14 @@ class OpenSource:
 
 
 @dataclass(frozen=True, slots=True)
+class Meet:
+    """More has come to the source of an ingress segment: its readers here are to know all of it (decision 101)."""
+
+    segment: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CloseSource:
     """Read this ingress partition here no more: it has moved away (C3). Its new leader reads on from where its log ends."""
 
@@ -481,6 +489,7 @@ Action = (
     | Stored
     | OpenSource
     | CloseSource
+    | Meet
     | Ship
     | Spill
     | Load

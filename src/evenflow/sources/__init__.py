@@ -169,6 +169,7 @@ def kafka(
     *,
     topic_pattern: str | None = None,
     spare: int = 0,
+    spare_topics: int = 0,
     starting: Offsets = "latest",
     ending: Offsets | None = None,
     bad_messages: Literal["error", "skip"] = "error",
@@ -182,7 +183,8 @@ def kafka(
     """Messages of Kafka topics, read by the sites, one partition of the source for each of the topics'. The broker is asked for these now.
 
     servers: "host:port,host:port". topic: one, or several, as a list or with commas. topic_pattern: a regular expression instead; the
-    topics with such a name that are there. spare: so many partitions may come to each topic while the dataflow runs. schema: of messages
+    topics with such a name that are there. spare: so many partitions may come to each topic while the dataflow runs; spare_topics: so many
+    topics with such a name may come. schema: of messages
     that are JSON objects or lines of CSV; `kafka_offset` and `kafka_timestamp` come behind it. format: "json" if there is a schema, else
     "raw", the columns of Spark's Kafka source; "text" is one column `value`; "avro" by `avro_schema` (JSON), or by the `registry` of
     Confluent that has the topic's schemas; "protobuf" by `descriptors` (a file that protoc wrote) and the name of the `message`;
@@ -210,7 +212,9 @@ def kafka(
     plain = TEXT if form == "text" else pa.schema([])
     columns = found if found is not None else files.plain_schema(as_schema(schema)) if schema is not None else plain
     there = bounds(servers, wanted, settings, starting, ending)
-    more = names_of(include), there.places, spare
+    if spare_topics and not isinstance(wanted, re.Pattern):
+        raise QueryError(f"kafka source {named}: spare_topics= is for topic_pattern=; topics that are named are there")
+    more = names_of(include), there.places, spare, spare_topics
     return KafkaSource(servers, named, columns, form, there.starts, there.ends, bad_messages, settings, decoding, *more)
 
 

@@ -23,7 +23,7 @@ from evenflow.sources.debezium import POSITION, DebeziumDecoder, Misfit
 from evenflow.sources.decoding import Decoder, asks, decoder_of
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
-from evenflow.sources.kafka_topics import Place, places_of
+from evenflow.sources.kafka_topics import Place, most_partitions, places_of, topics_like
 from evenflow.sources.registry import RegistryAway
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import parse_lines
@@ -81,8 +81,12 @@ class KafkaReader(Reader):
         self._next = max(self._next, rows)
         self.ended = self._end is not None and self._next >= self._end
 
+    def meet(self, names: Sequence[str]) -> None:
+        if 0 <= self._at.newcomer < len(names):
+            self._at = self._at._replace(topic=names[self._at.newcomer], newcomer=-1)
+
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
-        if self.ended:
+        if self.ended or self._at.newcomer >= 0:
             return None
         if now_us < (self.wake_us or 0) and self._waiting:
             return None
@@ -154,7 +158,7 @@ class KafkaReader(Reader):
         if message.partition() == self._at.beyond and self._at.beyond is not None:
             raise SourceError(
                 f"kafka source {self._source.name}: {self._at.topic} has a partition {self._at.beyond} now, and there were places for "
-                f"{self._source.spare} new ones; start this dataflow with a greater spare=, at a location of its own"
+                f"{self._at.beyond}; start this dataflow with a greater spare=, at a location of its own"
             )
         if error.code() == kafka.KafkaError._PARTITION_EOF:
             self.ended = self._end is not None and message.offset() >= self._end
@@ -278,7 +282,7 @@ def _as_bytes(value: Any) -> bytes | None:
 class KafkaSource(Declared, Source):
     """See `evenflow.sources.kafka`. starts: (partition, first offset) of every partition. ends: the offset before which each of them ends,
     or empty. places: (topic, partition) of each, where there are several topics, and then starts and ends say which of these they mean.
-    spare: so many partitions may come to each topic."""
+    spare: so many partitions may come to each topic. spare_topics: so many topics may come that are as `topic` says, a pattern."""
 
     kind: ClassVar[str] = "kafka"
     looked_up: ClassVar[tuple[str, ...]] = ("starts", "ends", "places")
@@ -294,10 +298,12 @@ class KafkaSource(Declared, Source):
     include: tuple[str, ...] = field(default=(), metadata=LATER)
     places: tuple[tuple[str, int], ...] = field(default=(), metadata=LATER)
     spare: int = field(default=0, metadata=LATER)
+    spare_topics: int = field(default=0, metadata=LATER)
     MAY: ClassVar[Mapping[str, May]] = {
         "columns": row_schema().called("schema"), "starts": PLACES, "ends": PLACES, "options": SETTINGS,
         "places": each(each(a("a topic and a partition", lambda one: isinstance(one, str | int)), "a topic and a partition"), "places"),
-        "spare": whole(0, MOST_SPARE), "include": each(one_of(*INCLUDED), f"some of {', '.join(INCLUDED)}"),
+        "spare": whole(0, MOST_SPARE), "spare_topics": whole(0, MOST_SPARE),
+        "include": each(one_of(*INCLUDED), f"some of {', '.join(INCLUDED)}"),
     }  # fmt: skip
     option_owner: ClassVar[str] = "kafka source"
 
@@ -306,8 +312,8 @@ class KafkaSource(Declared, Source):
         for taken in (OFFSET, TIMESTAMP, *(INCLUDED[name].name for name in self.include), *self._of_changes().names):
             if taken in self.columns.names:
                 raise QueryError(f"kafka source {self.name}: the schema has a column {taken!r}, which every message gets; rename it")
-        if self.spare and self.ends:
-            raise QueryError(f"kafka source {self.name}: spare= is for a source that goes on; leave ending= out")
+        if self.waits and self.ends:
+            raise QueryError(f"kafka source {self.name}: spare= and spare_topics= are for a source that goes on; leave ending= out")
 
     @property
     def name(self) -> str:
@@ -341,17 +347,33 @@ class KafkaSource(Declared, Source):
 
     @cached_property
     def _places(self) -> list[Place]:
-        return places_of(self.topic, self.starts, self.ends, self.places, self.spare)
+        return places_of(self.topic, self.starts, self.ends, self.places, self.spare, self.spare_topics)
+
+    @property
+    def waits(self) -> bool:
+        return bool(self.spare or self.spare_topics)
+
+    @property
+    def newcomers_most(self) -> int:
+        return self.spare_topics
+
+    def look(self, known: Sequence[str]) -> tuple[str, ...]:
+        first = {topic for topic, _ in self.places}
+        there = topics_like(self.servers, self.topic, self.options)
+        return tuple(name for name in there if name not in first and name not in known)
 
     def partitions(self, sites: int) -> int:
         return len(self._places)
 
     def goes_on(self, looked_up: str, was: Any, is_: Any) -> bool:
-        """Partitions that have come since are read where places wait for them."""
+        """Partitions, and topics of the pattern, that have come since are read where places wait for them."""
         if looked_up != "places" and self.places:
             return True  # These are by place, and the places are compared.
         named = tuple(self.places if looked_up == "places" else ((self.topic, number) for number, _ in is_))
         first = Counter(topic for topic, _ in was) if looked_up == "places" else {self.topic: len(was)}
+        came = {topic for topic, _ in named} - set(first)
+        if len(came) <= self.spare_topics:
+            first = {**first, **dict.fromkeys(came, most_partitions(tuple(was), self.spare) - self.spare if came else 0)}
         known = {tuple(place) for place in was} if looked_up == "places" else {(self.topic, number) for number, _ in was}
         new = [place for place in named if place not in known]
         return known <= set(named) and all(topic in first and number < first[topic] + self.spare for topic, number in new)

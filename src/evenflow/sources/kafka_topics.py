@@ -1,7 +1,8 @@
 """Which partitions of which topics a Kafka source reads, and from where to where: the broker is asked when the source is described.
 
 A partition that a topic gets while a dataflow runs has a place of its own that waits for it: the number of the partition says which. So
-every replica, and whoever goes on later, reads the same partition at the same place, and nobody has to write down who took what.
+every replica, and whoever goes on later, reads the same partition at the same place, and nobody has to write down who took what. A topic
+that begins to match the pattern has as many places as the largest topic of the first; which of those that wait it gets, the driver says.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ OFFSETS: Final = a("'earliest', 'latest', or a dict with an offset for each part
 
 class Place(NamedTuple):
     """What one reader reads. start: its first offset. end: the offset before which it ends. waits: the partition need not be there yet.
-    beyond: a partition for which there is no place any more."""
+    beyond: a partition for which there is no place any more. newcomer: the place waits for the topic that comes as the one of this number;
+    -1: the topic is known."""
 
     topic: str
     number: int
@@ -45,6 +47,7 @@ class Place(NamedTuple):
     end: int | None = None
     waits: bool = False
     beyond: int | None = None
+    newcomer: int = -1
 
 
 class Bounds(NamedTuple):
@@ -57,8 +60,9 @@ class Bounds(NamedTuple):
     name: str
 
 
-def places_of(topic: str, starts: Pairs, ends: Pairs, places: Places, spare: int) -> list[Place]:
-    """What each partition of the source reads: those that were there first, and then those that may come, topic by topic."""
+def places_of(topic: str, starts: Pairs, ends: Pairs, places: Places, spare: int, spare_topics: int = 0) -> list[Place]:
+    """What each partition of the source reads: those that were there first, then those that may come, topic by topic, and then those of
+    topics that may come."""
     until = dict(ends)
     named = places or tuple((topic, number) for number, _ in starts)
     found = [Place(*at, start, until.get(key)) for at, (key, start) in zip(named, starts, strict=True)]
@@ -67,7 +71,30 @@ def places_of(topic: str, starts: Pairs, ends: Pairs, places: Places, spare: int
         for number in range(first, first + spare):
             beyond = first + spare if number + 1 == first + spare else None
             found.append(Place(one, number, 0, None, True, beyond))
+    each = most_partitions(named, spare)
+    for newcomer in range(spare_topics):
+        for number in range(each):
+            found.append(Place("", number, 0, None, True, each if number + 1 == each else None, newcomer))
     return found
+
+
+def most_partitions(places: Places, spare: int) -> int:
+    """So many places a topic has that comes: as many as the largest of the first has, those that may come to it included."""
+    return 1 + max(number for _, number in places) + spare
+
+
+def topics_like(servers: str, pattern: str, options: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """The topics whose whole name is as the pattern says, by name. Raises SourceError."""
+    kafka = client()
+    consumer = kafka.Consumer({**cluster_settings(servers, options), "group.id": "evenflow", "allow.auto.create.topics": False})
+    try:
+        there = consumer.list_topics(timeout=LOOKUP_S).topics
+    except kafka.KafkaException as error:
+        raise SourceError(f"kafka source: cannot ask {servers} for topics like {pattern!r}: {problem(error.args[0])}") from error
+    finally:
+        consumer.close()
+    fits = re.compile(pattern).fullmatch
+    return tuple(name for name, one in sorted(there.items()) if fits(name) and one.error is None and one.partitions)
 
 
 def chosen(topic: str | Sequence[str] | None, pattern: str | None) -> tuple[str, ...] | re.Pattern[str]:
@@ -142,4 +169,4 @@ def _offset(topic: str, partition: int, said: Any, marks: tuple[int, int]) -> in
     return int(said[partition])
 
 
-__all__ = ["OFFSETS", "Bounds", "Offsets", "Pairs", "Place", "Places", "bounds", "chosen", "places_of"]
+__all__ = ["OFFSETS", "Bounds", "Offsets", "Pairs", "Place", "Places", "bounds", "chosen", "most_partitions", "places_of", "topics_like"]

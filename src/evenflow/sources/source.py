@@ -8,6 +8,7 @@ clock: `now_us` is an argument. Rows come out in the source's order; the ingress
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -50,6 +51,11 @@ class Reader(ABC):
     def expect(self, through: int) -> None:
         """Rows up to here, counted as `skip` counts, were given before, so they are there, or lost. Called after `skip`, before the first
         `read`, where they are needed again. A reader that cannot wait for ever for what is lost, since it notices, need not care."""
+        return
+
+    def meet(self, names: Sequence[str]) -> None:
+        """What has come to the source while the run goes on, all of it in the order of its places (`Source.look`). Called before the first
+        `read` if there is any, and whenever there is more, perhaps while another thread reads."""
         return
 
     def behind(self) -> tuple[str, int] | None:
@@ -109,6 +115,20 @@ class Source(ABC):
     def goes_on(self, looked_up: str, was: Any, is_: Any) -> bool:
         """Whether a source that was begun with `was` in that field, pairs of a place and a number, reads all that there is now."""
         return [place for place, _ in was] == [place for place, _ in is_]
+
+    @property
+    def waits(self) -> bool:
+        """Some of its partitions wait for what may come, so that they may be without rows for ever."""
+        return False
+
+    @property
+    def newcomers_most(self) -> int:
+        """For so many newcomers there are places; 0: nobody looks for any."""
+        return 0
+
+    def look(self, known: Sequence[str]) -> tuple[str, ...]:
+        """Newcomers that are there now and have no place. known: those that have one. May take some seconds. Raises SourceError."""
+        return ()
 
     @property
     @abstractmethod

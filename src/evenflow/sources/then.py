@@ -7,7 +7,7 @@ rows that Spark pushes: the second is opened, or pushed, when all rows of the fi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
@@ -54,6 +54,7 @@ class ChainReader(Reader):
         self._source, self._partition, self._of = source, partition, (first, second)
         self._reader: Reader | None = None
         self._at, self._expected = 0, 0
+        self._came: tuple[str, ...] = ()
         self._in_second = first is None
         self.ended = first is None and second is None
 
@@ -85,6 +86,8 @@ class ChainReader(Reader):
             inside = (self._expected > SECOND) == self._in_second
             through = self._expected - SECOND * self._in_second if inside else 0
             self._reader = place(described.open(self._partition, of), self._at, through)
+            if self._in_second and self._came:
+                self._reader.meet(self._came)
         return self._reader
 
     def _go_on(self) -> None:
@@ -113,6 +116,12 @@ class ChainReader(Reader):
         self.ended = self._reader.ended and (self._in_second or self._of[1] is None)
         schema = self._source.schema
         return pa.RecordBatch.from_arrays([*[batch.column(name) for name in schema.names[:-1]], pa.array(places)], schema=schema)
+
+    def meet(self, names: Sequence[str]) -> None:
+        self._came = tuple(names)
+        reader = self._reader
+        if reader is not None and self._in_second:
+            reader.meet(names)
 
     def fileno(self) -> int | None:
         return None if self._reader is None else self._reader.fileno()
@@ -179,6 +188,17 @@ class ChainSource(Declared, Source):
     def position(self) -> str:
         return POSITION
 
+    @property
+    def waits(self) -> bool:
+        return self.second.waits
+
+    @property
+    def newcomers_most(self) -> int:
+        return self.second.newcomers_most
+
+    def look(self, known: Sequence[str]) -> tuple[str, ...]:
+        return self.second.look(known)
+
     def partitions(self, sites: int) -> int:
         """As many as the one with more of them has."""
         return max(self.first.partitions(sites), self.second.partitions(sites))
@@ -240,6 +260,17 @@ class AfterSource(Declared, Source):
     def dataframe(self) -> Any:
         """Of one that Spark pushes."""
         return getattr(self.source, "dataframe", None)
+
+    @property
+    def waits(self) -> bool:
+        return self.source.waits
+
+    @property
+    def newcomers_most(self) -> int:
+        return self.source.newcomers_most
+
+    def look(self, known: Sequence[str]) -> tuple[str, ...]:
+        return self.source.look(known)
 
     def partitions(self, sites: int) -> int:
         return self.source.partitions(sites)

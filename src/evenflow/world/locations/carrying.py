@@ -130,7 +130,9 @@ class _Carrying:
         pieces, rewritten, taken = self._pieces(pairs, sources)
         ranges = self._by_segment(pairs, self._content.ranges)
         weights = self._by_segment(pairs, self._content.weights)
-        content = Content(self._content.effective, ranges, weights, self._content.version)
+        came = dict(self._content.newcomers)
+        newcomers = tuple((is_, came[was]) for is_, was in sorted(sources.items()) if was in came)
+        content = Content(self._content.effective, ranges, weights, self._content.version, newcomers)
         return Carried((*boxes, *more), replace(self._made, pieces=pieces), taken, rewritten, content)
 
     # ------------------------------------------------------------ boxes

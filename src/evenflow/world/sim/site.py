@@ -23,6 +23,7 @@ from evenflow.site.events import (
     LinkDown,
     LinkUp,
     Load,
+    Meet,
     OpenSource,
     PartTaken,
     Release,
@@ -177,6 +178,10 @@ class SimSite:
                 world.latencies_us += [world.clock.now_us - opened_us for opened_us in opened]
             case OpenSource():
                 self.open_source(action)
+            case Meet(segment, names):
+                for place_of, reader in self.readers.items():
+                    if place_of[0] == segment:
+                        reader.meet(names)
             case CloseSource(segment, partition):
                 self.readers.pop((segment, partition), None)
                 self.pushed.close((segment, partition))
@@ -290,6 +295,8 @@ class SimSite:
             self.pushed.open(action, name, source.schema)
             return
         reader = place(source.open(action.partition, segment.partitions), action.rows, action.through)
+        if came := self.part.view.plan.came(action.segment):
+            reader.meet(came)
         self.readers[action.segment, action.partition] = reader
         wait_us = world.random.randint(0, 500)
         world.clock.after(wait_us, lambda: self._poll(action.segment, action.partition, reader, action.rows))

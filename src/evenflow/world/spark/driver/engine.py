@@ -35,6 +35,7 @@ from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations, Means
 from evenflow.world.spark.driver.network import cannot_listen, new_trust
+from evenflow.world.spark.driver.newcomers import looking
 from evenflow.world.spark.driver.notebook import EngineDisplay
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.driver.options import EngineOptions
@@ -140,8 +141,8 @@ class Engine(EngineDisplay, ProfiledSites):
         then, or when that run has ended. watch: is told meanwhile how it stands, in this thread.
 
         Raises QueryError if the dataflow is not complete, SinkError if a sink's directory cannot be written, TableError if a refreshed
-        table cannot be read, ClusterError if the sites cannot be placed or a task slot is missing, and LocationError if the location
-        cannot be used, or is of another dataflow or of one that does something else: then nothing was changed there.
+        table cannot be read, ClusterError if the sites cannot be placed or a task slot is missing, and LocationError if the location cannot
+        be used, or is of another dataflow or of one that does something else: then nothing was changed there.
         """
         replicas = self.replicas if replicas is None else replicas
         check_replicas(self.sites, self.spares, replicas, self.placement)
@@ -156,19 +157,15 @@ class Engine(EngineDisplay, ProfiledSites):
         planning, made = self._planning(), cast("Callable[..., Layout]", layout)
         planner = partial(made, **planning)
         if url is None and from_savepoint is not None:
-            raise LocationError(
-                "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept: checkpoint_location=, "
-                "--checkpoint-location"
-            )
+            why = "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept"
+            raise LocationError(f"{why}: checkpoint_location=, --checkpoint-location")
         if standby:
             check_standby(url, take_over=take_over)
         if url is None:
             return self._start(flow, with_tables(planner(network), contents), planner, replicas, contents, None, take_over)
         if tables:
-            raise LocationError(
-                f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results: "
-                "join a table that stays as it is, or run without a checkpoint location"
-            )
+            why = f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results"
+            raise LocationError(f"{why}: join a table that stays as it is, or run without a checkpoint location")
         looks = partial(look, url, flow.name, lambda given: made(network, **given), planning, from_savepoint, drop_state)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
@@ -237,7 +234,7 @@ class Engine(EngineDisplay, ProfiledSites):
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier)
             means = None if found is None or over else self._means(found, replicas, program)
-            run = Run(Generations(driven, means, coordinator.add_run), coordinator, planner, flow.network)
+            run = Run(looking(Generations(driven, means, coordinator.add_run), coordinator), coordinator, planner, flow.network)
             if contents:
                 run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
             ingests = {name: Ingest(self.spark, coordinator, driven, name) for name in pushed}

@@ -111,7 +111,7 @@ def look(
         first = replace(first, sources=sources)
         return Found(location, standing, planning, first, structure(first))
     before = read_program(location.store, begun.digest)
-    layout = as_before(first if dict(begun.planning) == dict(planning) else plan(begun.planning), before)
+    layout = as_before(first if dict(begun.planning) == dict(planning) else plan(begun.planning), before, begun.planning["sites"] or 1)
     differs = first_difference(before, json.loads(json.dumps(structure(layout))))
     if differs is not None:
         raise ProgramChanged(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import select
 import threading
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -96,6 +97,9 @@ class ReaderFeed:
     def waiting(self, now_us: int) -> Waiting | None:
         return self._reader.waiting(now_us)
 
+    def meet(self, names: Sequence[str]) -> None:
+        self._reader.meet(names)
+
     def _wait(self, now_us: int) -> None:
         reader = self._reader
         if reader.wake_us is not None:
@@ -180,6 +184,9 @@ class BesideFeed:
         self._head = item
         self.over = item is None
         return True
+
+    def meet(self, names: Sequence[str]) -> None:
+        self._reader.meet(names)
 
     def rest(self, close_due_us: int | None) -> None:
         """Its thread reads ahead anyway."""

@@ -25,6 +25,7 @@ from evenflow.site.events import (
     Heard,
     Leave,
     Load,
+    Meet,
     OpenSource,
     PartTaken,
     Release,
@@ -151,6 +152,8 @@ class PartRunner:
             self._open_pushed(opening, described.source or "", source.schema)
             return
         reader = place(source.open(partition, described.partitions), opening.rows, opening.through)
+        if came := self.part.view.plan.came(segment):
+            reader.meet(came)
         make = BesideFeed if source.blocking else ReaderFeed
         self._feeds.append(make(segment, partition, reader, self._reactor, dated=self.part.ingress.reflex.covers(segment)))
 
@@ -214,6 +217,10 @@ class PartRunner:
                     self._open_source(action)
                 case CloseSource():
                     self._close_source(action.segment, action.partition)
+                case Meet():
+                    for feed in self._feeds:
+                        if feed.segment == action.segment and isinstance(feed, ReaderFeed | BesideFeed):
+                            feed.meet(action.names)
                 case Ship():
                     self._world.ship(self.run, action)
                 case Spill() | Load():
