@@ -6,6 +6,7 @@ Planted bugs show that these tests find what they are there for.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -114,7 +115,7 @@ BUGS = (
 @pytest.mark.parametrize("bug", one_in(3, BUGS), ids=lambda bug: bug.name)
 def test_a_planted_bug_is_found(bug: Mutation, tmp_path: Path) -> None:
     with planted(bug):
-        for seed in range(80):
+        for seed in range(160):
             path = tmp_path / str(seed)
             path.mkdir()
             try:
@@ -292,3 +293,53 @@ def test_a_file_is_not_of_less_than_a_commit(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="let files be of more than commits"):
         sinks.parquet(str(tmp_path), commit_s=10, file_s=5)
     assert sinks.parquet(str(tmp_path), commit_s=1, file_s=60).file_interval_ms == 60_000
+
+
+class Counting(LocalStore):
+    """Counts what a store is asked, and ends the process that removes a part after so many others, if it is told to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self.asked: Counter[str] = Counter()
+        self.removals = 1 << 40
+
+    def get(self, path: str) -> bytes:
+        self.asked["get"] += 1
+        return super().get(path)
+
+    def end(self, path: str, size: int) -> bytes:
+        self.asked["end"] += 1
+        return super().end(path, size)
+
+    def exists(self, path: str) -> bool:
+        self.asked["exists"] += 1
+        return super().exists(path)
+
+    def modified_s(self, path: str) -> float | None:
+        self.asked["modified"] += 1
+        return super().modified_s(path)
+
+    def remove(self, path: str) -> None:
+        self.asked["remove"] += 1
+        self.removals -= path.startswith("_staging/part")
+        if self.removals < 0:
+            raise KeyboardInterrupt
+        super().remove(path)
+
+
+@pytest.mark.parametrize("removals", [0, 30])
+def test_what_a_crash_in_a_large_file_left_is_cleared_up_with_a_request_a_part(tmp_path: Path, removals: int) -> None:
+    """Goal: recovery is no work of the square of the parts. Method: a file of 60 commits; its closer dies before it has removed a part, or
+    in the middle of them; then requests are counted."""
+    store = Counting(tmp_path)
+    files = waiting(tmp_path, commits=60, store=store)
+    store.removals = removals
+    with pytest.raises(KeyboardInterrupt):
+        files.close(1 << 40)
+    again = Counting(tmp_path)
+    CommittedFiles(again, "r1", Patience("x", 0), joins=True).recover()
+    left = 2 * 60 - removals
+    assert len([name for name in again.names("_staging") if name.startswith("part")]) == 0
+    assert again.asked["remove"] <= 2 * 60 and again.asked["exists"] <= 2 and again.asked["modified"] <= 2
+    assert again.asked["get"] <= 60 + 2, f"{again.asked} for {left} parts"
+    assert len(plain(tmp_path)) == 120

@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
 from evenflow.sinks.closings import Closing, closed_firsts, closing_of, commit_name, read_closing
+from evenflow.sinks.decisions import Decisions
 from evenflow.sinks.manifests import (
     MANIFESTS,
     STAGING,
@@ -201,43 +202,51 @@ class CommittedFiles:
     def recover(self) -> None:
         """Learn this run's last epoch, publish what a crash left between decision and publication, and remove what is nobody's.
 
-        Cost: two listings, and one small file per epoch that is not wholly published; not the directory's whole history.
+        Cost: two listings, and one small file per epoch that is not wholly published and per file of several; not the directory's whole
+        history, and no more where a crash has left many parts of one file.
         """
         decided = self._patience.attempt("read manifests", lambda: decided_epochs(self._store))
         firsts = self._patience.attempt("read manifests", lambda: closed_firsts(self._store))
+        known = Decisions(self._store, decided, firsts)
         own = sorted(epoch for run, epoch in decided if run == self._run)
         self.last_epoch = max([self.last_epoch, *own])
         names = self._patience.attempt("list files", lambda: self._store.names(STAGING))
         # Without files of several commits none waits, but for those of a time when there were such files: their parts are staged.
         staged = {int(match[2]) for match in map(STAGED_NAME.fullmatch, names) if match is not None and match[1] == self._run}
         may_wait = own if self._joins else sorted(staged.intersection(own))
-        self._patience.attempt("read manifests", lambda: self._learn(may_wait, firsts))
+        self._patience.attempt("read manifests", lambda: self._learn(may_wait, known))
         left = set[str]()
         for name in names:
-            given_up = self._patience.attempt(f"clean up {STAGING}/{name}", lambda name=name: self._settle(name, decided, firsts))  # type: ignore[misc]
+            given_up = self._patience.attempt(f"clean up {STAGING}/{name}", lambda name=name: self._settle(name, known))  # type: ignore[misc]
             left |= {given_up} if given_up else set()
         for run in sorted(left):
             self._patience.attempt(f"publish what waits of run {run}", lambda run=run: self._close_for(run, decided))  # type: ignore[misc]
 
-    def _learn(self, own: Sequence[int], firsts: Mapping[str, Sequence[int]]) -> None:
+    def _learn(self, own: Sequence[int], known: Decisions) -> None:
         """Which commits of this run wait: those behind the last file that was decided about."""
-        begun = firsts.get(self._run, ())
-        self._closed = read_closing(self._store, self._run, begun[-1]).epochs[-1] if begun else -1
-        self._waiting = Waits.of([read_manifest(self._store, self._run, epoch) for epoch in own if epoch > self._closed])
+        begun = known.firsts.get(self._run, ())
+        self._closed = known.closing(self._run, begun[-1]).epochs[-1] if begun else -1
+        self._waiting = Waits.of([known.manifest(self._run, epoch) for epoch in own if epoch > self._closed])
 
-    def _settle(self, name: str, decided: set[tuple[str, int]], firsts: Mapping[str, Sequence[int]]) -> str | None:
+    def _settle(self, name: str, known: Decisions) -> str | None:
         """Deal with one file that was found in the staging folder. It may be in use: by this run, or by others in the same directory.
         Returns another run whose commits have waited for so long that nobody will publish them."""
         staged = f"{STAGING}/{name}"
         match = STAGED_NAME.fullmatch(name)
         waits = False
-        if match is not None and (match[1], int(match[2])) in decided:
-            manifest = read_manifest(self._store, match[1], int(match[2]))
+        if match is not None and (match[1], int(match[2])) in known.commits:
+            manifest = known.manifest(match[1], int(match[2]))
             if any(part.file == name for part in manifest.parts):
-                closing = None if manifest.slot is None else closing_of(self._store, manifest.run, manifest.epoch, firsts)
-                waits = manifest.slot is not None and closing is None
-                if not waits:
-                    publish(self._store, manifest if closing is None else closing.whole(self._store))
+                whole = known.file_of(manifest)
+                waits = whole is None
+                if whole is not None and whole.file is not None:
+                    at = whole.run, whole.file
+                    if at not in known.cleared and publish(self._store, whole):
+                        known.cleared.add(at)
+                    if at in known.cleared:
+                        return None  # It has gone with the others.
+                elif whole is not None:
+                    publish(self._store, whole)
         written_s = self._store.modified_s(staged)
         if self._now_s is None or written_s is None or self._now_s - written_s <= ABANDONED_S:
             return None
@@ -271,9 +280,9 @@ class CommittedFiles:
 
     def _close_for(self, run: str, decided: set[tuple[str, int]]) -> None:
         """Publish what a run has left that nobody goes on with."""
-        firsts = closed_firsts(self._store)
-        own = [epoch for name, epoch in sorted(decided) if name == run and closing_of(self._store, run, epoch, firsts) is None]
-        manifests = [read_manifest(self._store, run, epoch) for epoch in own]
+        known = Decisions(self._store, decided, closed_firsts(self._store))
+        own = [epoch for name, epoch in sorted(decided) if name == run and known.closing_of(run, epoch) is None]
+        manifests = [known.manifest(run, epoch) for epoch in own]
         with suppress(PartVanished):  # Who reads that run's rows is told. This run goes on.
             self._close(run, Waits.of(manifests), EVERY_SLOT)
 
@@ -340,18 +349,19 @@ def first_file(sizes: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def publish(store: FileStore, manifest: Manifest) -> None:
-    """Put what was decided into its place, if it is not there and was not there before, and remove the parts that are there no more for."""
+def publish(store: FileStore, manifest: Manifest) -> bool:
+    """Put what was decided into its place, if it is not there and was not there before, and remove the parts that are there no more for.
+    Returns whether none is staged any more."""
     if manifest.file is None:
         for part in manifest.parts:
             publish_single(store, part.file)
-        return
-    for place in manifest.places:
-        publish_joined(store, manifest, place)
+        return True
+    published = [publish_joined(store, manifest, place) for place in manifest.places]
+    return all(published)
 
 
-def publish_joined(store: FileStore, manifest: Manifest, place: str) -> None:
-    """What is in one folder of a commit. place: the folder, or "" without partition columns."""
+def publish_joined(store: FileStore, manifest: Manifest, place: str) -> bool:
+    """What is in one folder of a commit. place: the folder, or "" without partition columns. Returns as `publish`."""
     staged, file = manifest.staged(place), f"{place}{manifest.file}"
     try:
         if not store.exists(file):
@@ -364,9 +374,10 @@ def publish_joined(store: FileStore, manifest: Manifest, place: str) -> None:
         if not store.exists(file):
             if all(store.exists(path) for path, _ in staged):
                 raise  # It is something else that is not there.
-            return  # Published before, and somebody has taken it away since. What is left of the parts goes when it is old.
+            return False  # Published before, and somebody has taken it away since. What is left of the parts goes when it is old.
     for path, _ in staged:
         remove(store, path)
+    return True
 
 
 def publish_single(store: FileStore, name: str) -> None:
