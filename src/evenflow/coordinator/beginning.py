@@ -50,9 +50,9 @@ def _plans(contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId],
         Plan(
             PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (),
             Settings(content.ranges, content.weights, newcomers=content.newcomers),
-        )  # fmt: skip
+        )
         for number, content in enumerate(contents)
-    )
+    )  # fmt: skip
 
 
 def logs_of(standing: Standing) -> dict[Key, Sequence[Any]]:
