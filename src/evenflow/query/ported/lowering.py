@@ -22,9 +22,10 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.chain import ALIASES, Chain, chain_of, grouped, needed, window_id
 from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
+from evenflow.query.ported.names import Names
 from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL, check_policy, check_told
-from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes, conjuncts, read_expression
-from evenflow.query.ported.windows import Window, end_of_window, passes, starts_over, window_of
+from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes, conjuncts
+from evenflow.query.ported.windows import Window, end_of_window, passes, renaming, sets_of, starts_over, window_of
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.lowering import OutputMode
@@ -61,33 +62,10 @@ class Ported:
 
 
 @dataclass
-class Names:
-    """What columns are called here. bounds: start and end of columns that are windows. sizes: in microseconds, of those that are over
-    the event time of their rows."""
-
-    columns: dict[int, str] = field(default_factory=dict)
-    bounds: dict[int, tuple[str, str]] = field(default_factory=dict)
-    sizes: dict[int, int] = field(default_factory=dict)
-
-    def of(self, column: Attribute) -> str:
-        if column.id not in self.columns:
-            self.columns[column.id] = self._free(column.name)
-        return self.columns[column.id]
-
-    def window(self, column: Attribute) -> tuple[str, str]:
-        if column.id not in self.bounds:
-            self.bounds[column.id] = (self._free(f"{column.name}_start"), self._free(f"{column.name}_end"))
-        return self.bounds[column.id]
-
-    def _free(self, stem: str) -> str:
-        return free_name(stem, [*self.columns.values(), *(bound for pair in self.bounds.values() for bound in pair)])
-
-
-@dataclass
 class PlanLowering:
     """Draws a plan in `flow`. mode: of its output. zone: of the session. used: ids that something above names, or that come out.
 
-    grouped: ids by which rows are grouped.
+    grouped: ids by which rows are grouped. renamed: ids of windows that have another one by now.
 
     every: of complete mode, how often. policy: how the session puts several watermarks together, "min" or "max". refresh: how often tables
     are read again, None: never.
@@ -103,6 +81,7 @@ class PlanLowering:
     names: Names = field(default_factory=Names)
     used: set[int] = field(default_factory=set)
     grouped: set[int] = field(default_factory=set)
+    renamed: set[int] = field(default_factory=set)
 
     def lower(self, plan: Plan) -> Stream:
         """The stream of the plan's rows. Raises NotPortable."""
@@ -231,7 +210,11 @@ class PlanLowering:
         given = self.node(plan.child)
         columns = [column for column in plan.expressions("projectList") if column.id in self.used] or plan.expressions("projectList")[:1]
         window = given.window
-        if window is not None and not passes(window, columns):
+        if window is not None and (renamed := renaming(window, columns)) is not None:
+            self.renamed.add(window.id)
+            columns = [column for column in columns if column.id not in (window.id, renamed.id)]
+            window = renamed
+        elif window is not None and not passes(window, columns):
             given, window = Ported(self._settled(given)), None
         plain = [column for column in columns if window is None or column.id != window.id]
         items = [item for column in plain for item in self._item(column, None)]
@@ -243,9 +226,11 @@ class PlanLowering:
         window, passed = given.window, None
         outputs = plan.expressions("output")
         texts = []
-        for projection in plan.fields["projections"]:
+        for made_all in sets_of(plan, window, self.mode):
             items = list[str]()
-            for out, made in zip(outputs, map(read_expression, projection), strict=True):
+            for out, made in zip(outputs, made_all, strict=True):
+                if made.kind == "AttributeReference" and made.id in self.renamed:
+                    continue
                 if window is not None and made.kind == "AttributeReference" and made.id == window.id:
                     passed = replace(window, id=out.id) if out.id in self.used and out.id != window.id else passed
                 elif out.id in self.used:

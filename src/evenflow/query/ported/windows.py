@@ -9,7 +9,7 @@ window from the time; here they are read back out of it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evenflow.errors import QueryError
 from evenflow.query.duration import duration_us
@@ -120,6 +120,32 @@ def passes(window: Window, columns: Sequence[Expression]) -> bool:
     named = {node.id for node in computed if node.kind == "AttributeReference"}
     times = {node.id for node in window.time.walk() if node.kind == "AttributeReference"}
     return window.id in plain and window.id not in named and times <= plain
+
+
+def renaming(window: Window, columns: Sequence[Expression]) -> Window | None:
+    """The window under the other id that a projection gives it, if that is all that it does with it. Its time has to pass."""
+    renamed = [c for c in columns if c.kind == "Alias" and c.children[0].kind == "AttributeReference" and c.children[0].id == window.id]
+    others = [column for column in columns if column not in renamed]
+    if len(renamed) != 1 or not passes(window, [*others, renamed[0].children[0]]):
+        return None
+    return replace(window, id=renamed[0].id)
+
+
+def sets_of(plan: Plan, window: Window | None, mode: str) -> list[list[Expression]]:
+    """The projections of an Expand, one for each set of keys. In a set without the window no group is ever complete: where only what is
+    complete comes out there is nothing of it, as Spark keeps such groups for ever. Raises QueryError for such a set in other modes."""
+    sets = [list(map(read_expression, projection)) for projection in plan.fields["projections"]]
+    if window is None:
+        return sets
+    places = [at for at in range(len(sets[0])) if any(_is(made[at], window.id) for made in sets)]
+    whole = [made for made in sets if all(made[at].kind == "AttributeReference" for at in places)]
+    if len(whole) < len(sets) and mode != "append":
+        raise QueryError("in one of the sets there is no window; group by the window and without it in two queries")
+    return whole
+
+
+def _is(tree: Expression, id_: int) -> bool:
+    return tree.kind == "AttributeReference" and tree.id == id_
 
 
 def starts_over(window: Window, time: str) -> str:

@@ -71,11 +71,15 @@ class _Session:
         self.functions: dict[str, UserFunction] = {}
 
     def plan(self) -> Plan:
-        """The analysed plan. WITH is written out where it is read."""
+        """The analysed plan. WITH is written out where it is read; IN (SELECT ...) and EXISTS are the joins that Spark makes of them."""
         root: Any = self._df._jdf.queryExecution().analyzed()
         nodes = json.loads(root.toJSON())
         if any(kind_of(node) == "WithCTE" for node in nodes):
             root = _inlined(root, self._jvm)
+            nodes = json.loads(root.toJSON())
+        if any(kind_of(node) == "Filter" and _asks(node) for node in nodes):
+            rules = self._jvm.org.apache.spark.sql.catalyst.optimizer
+            root = rules.RewritePredicateSubquery.apply(rules.PullupCorrelatedPredicates.apply(root))
             nodes = json.loads(root.toJSON())
         return self._read(iter(nodes), root)
 
@@ -120,6 +124,12 @@ _PYTHON = "catalyst.expressions.PythonUD"
 """What the classes of calls of Python functions begin with."""
 
 _JUDGED = frozenset({"Project", "Filter", "Aggregate", "Join"})
+
+
+def _asks(node: Mapping[str, Any]) -> bool:
+    """Whether a condition has IN (SELECT ...) or EXISTS (SELECT ...)."""
+    text = json.dumps(node.get("condition"))
+    return any(f'catalyst.expressions.{kind}"' in text for kind in ("ListQuery", "Exists"))
 
 
 def _inlined(root: Any, jvm: Any) -> Any:
