@@ -100,6 +100,11 @@ i in (1, 6, 7)
 i not in (1, 6, 7)
 i in (1, null)
 d in (0.5D, double('NaN'))
+i > 0.5
+i in (0.5, 6)
+i between 0.5 and 6.5
+s = 1.50
+l < 9999999999999999999
 s in ('hello', '', 'x')
 i in (j, 7)
 n in (1, 22)
@@ -123,6 +128,25 @@ i = 0 or 10 / i > 1
 
 ARITHMETIC = """
 i
+1.5
+1.50
+.5
+9999999999999999999
+1.5E-2
+i * 0.5
+l * 1.25
+1.5 + j
+d * 0.1
+f * 0.1
+e * 0.25
+i / 2.0
+i % 0.7
+-1.5
+round(2.675, 2)
+abs(-0.05)
+coalesce(i, 0.5)
+case when i > 1 then i else 0.5 end
+greatest(i, 0.5)
 i + j
 i - j
 i * j

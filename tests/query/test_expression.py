@@ -63,7 +63,8 @@ def values(text: str, batch: pa.RecordBatch = BATCH) -> list[Any]:
         ("ts + interval 1 day", [datetime.datetime(1970, 1, 2), datetime.datetime(1970, 1, 3), None]),
         ("ts = timestamp '1970-01-02 00:00:00'", [False, True, None]),
         ("try_cast(name as int)", [None, 12, None]),
-        ("round(2.675, 2)", [2.68] * 3),
+        ("round(2.675D, 2)", [2.68] * 3),
+        ("round(2.675, 2)", [Decimal("2.68")] * 3),
         ("name like '1_'", [False, True, None]),
         ("not name rlike '^w'", [False, True, None]),
     ],
@@ -293,3 +294,22 @@ def test_arrows_decimals_are_those_of_python(operator: str, one: tuple[int, int]
 def test_a_leaf_that_is_shown_reads_as_it_was_written(text: str) -> None:
     tree = parse(text)
     assert render(tree) == render(tree) == to_sql(tree)
+
+
+@pytest.mark.parametrize(
+    ("text", "type_"),
+    [
+        ("1.5", pa.decimal128(2, 1)), ("1.50", pa.decimal128(3, 2)), (".5", pa.decimal128(1, 1)), ("0.05", pa.decimal128(2, 2)),
+        ("-1.5", pa.decimal128(2, 1)), ("12.", pa.decimal128(2, 0)), ("9223372036854775808", pa.decimal128(19, 0)),
+        ("1.5D", pa.float64()), ("1.5F", pa.float32()), ("1e3", pa.float64()), ("1.5E-2", pa.float64()), ("1.5BD", pa.decimal128(2, 1)),
+        ("id * 0.5", pa.decimal128(12, 1)), ("rate * 0.5", pa.float64()),
+        ("price * 0.5", pa.decimal128(12, 3)), ("1.5 + 2", pa.decimal128(3, 1)),
+    ],
+)  # fmt: skip
+def test_a_number_with_a_point_is_a_decimal_of_its_digits_as_in_spark(text: str, type_: pa.DataType) -> None:
+    assert compile_expression(text, BATCH.schema).type == type_
+
+
+def test_a_number_of_more_digits_than_a_decimal_has_is_refused() -> None:
+    with pytest.raises(ExpressionError, match="more than 38 digits"):
+        compile_expression("1." + "3" * 38, BATCH.schema)

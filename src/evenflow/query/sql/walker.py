@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -119,14 +120,22 @@ def _number(walker: Walker, tree: exp.Literal) -> Node:
     if tree.is_string:
         return literal(pa.scalar(text, STRING))
     if not text.isdigit():
-        return literal(pa.scalar(float(text), DOUBLE))
+        return literal(pa.scalar(float(text), DOUBLE)) if "e" in text.lower() else _exact(text)
     value = int(text)
     for type in (INT, LONG):
         if value <= bounds(type)[1]:
             return literal(pa.scalar(value, type))
-    if len(text) > MAX_DIGITS:
+    return _exact(text)
+
+
+def _exact(text: str) -> Node:
+    """A number with a point, or one that no bigint holds: a decimal of as many digits as it has, as in Spark. 1.5D is a double."""
+    value = Decimal(text)
+    scale = max(0, -int(value.as_tuple().exponent))
+    precision = max(scale, len(value.as_tuple().digits))
+    if precision > MAX_DIGITS:
         raise ExpressionError(f"the number {text} has more than {MAX_DIGITS} digits")
-    return literal(pa.scalar(float(text), DOUBLE))
+    return literal(pa.scalar(value, pa.decimal128(precision, scale)))
 
 
 def _negative(walker: Walker, tree: exp.Neg) -> Node:
