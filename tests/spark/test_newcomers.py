@@ -102,7 +102,8 @@ def test_a_partition_that_came_is_read_on_at_its_place_after_a_restart(
     run = engine.start(flow(), checkpoint_location=location)
     admin = pytest.importorskip("confluent_kafka.admin")
     wait(lambda: len(rows()) == 100)
-    admin.AdminClient({"bootstrap.servers": broker.address}).create_partitions([admin.NewPartitions("grown", 2)])["grown"].result()
+    client = admin.AdminClient({"bootstrap.servers": broker.address})  # what it promised ends with it
+    client.create_partitions([admin.NewPartitions("grown", 2)])["grown"].result()
     produce(broker, "grown", 100, 200, partition=1)
     wait(lambda: len(rows()) == 200)
     run.stop()

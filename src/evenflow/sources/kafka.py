@@ -369,7 +369,7 @@ class KafkaSource(Declared, Source):
         """Partitions, and topics of the pattern, that have come since are read where places wait for them."""
         if looked_up != "places" and self.places:
             return True  # These are by place, and the places are compared.
-        named = tuple(self.places if looked_up == "places" else ((self.topic, number) for number, _ in is_))
+        named = tuple(is_ if looked_up == "places" else ((self.topic, number) for number, _ in is_))
         first = Counter(topic for topic, _ in was) if looked_up == "places" else {self.topic: len(was)}
         came = {topic for topic, _ in named} - set(first)
         if len(came) <= self.spare_topics:
