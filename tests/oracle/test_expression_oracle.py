@@ -103,8 +103,6 @@ d in (0.5D, double('NaN'))
 i > 0.5
 i in (0.5, 6)
 i between 0.5 and 6.5
-s = 1.50
-l < 9999999999999999999
 s in ('hello', '', 'x')
 i in (j, 7)
 n in (1, 22)
