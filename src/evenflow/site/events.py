@@ -50,11 +50,8 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class RowsArrived:
-    """A source partition hosted here has rows. segment: the ingress segment; partition: its ingress partition.
-
-    share: whose they are, if a task of Spark has pushed them. due_us: wall clock at which the first of them was due, if the source can say
-    and somebody wants to know.
-    """
+    """A source partition hosted here has rows. segment, partition: of the ingress. share: whose they are, if a task of Spark has pushed
+    them. due_us: wall clock at which the first of them was due, if the source can say and somebody wants to know."""
 
     segment: int
     partition: int
