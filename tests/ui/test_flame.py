@@ -16,13 +16,18 @@ SOON = 20_000
 def test_a_site_is_profiled_by_button_and_looked_at_by_keyboard(browser: Browser, page: Page) -> None:
     with opened(browser, page, url=page.url("look")) as watched:
         shows_numbers(watched.page)
-        watched.page.get_by_role("button", name="Profile…").click()
-        dialog = watched.page.get_by_role("dialog")
-        dialog.locator("select[name=site]").select_option("1")
-        dialog.locator("input[name=seconds]").fill("3")
-        dialog.get_by_role("button", name="Profile").click()
         graph = watched.page.get_by_role("tree")
-        expect(graph).to_be_visible(timeout=SOON)
+        for seconds in ("2", "4", "8"):  # A site of a machine that has much to do is seen at work more rarely.
+            watched.page.get_by_role("button", name="Profile…").click()
+            dialog = watched.page.get_by_role("dialog")
+            dialog.locator("select[name=site]").select_option("1")
+            dialog.locator("input[name=seconds]").fill(seconds)
+            dialog.get_by_role("button", name="Profile").click()
+            expect(graph).to_be_visible(timeout=SOON)
+            if graph.locator(".of-box").count():
+                break
+            watched.page.keyboard.press("Escape")
+            expect(graph).to_have_count(0)
         root = graph.get_by_role("treeitem").first
         expect(root).to_have_text("site 1")
         expect(graph.locator(".of-box", has_text="box ").first).to_be_visible()
