@@ -60,6 +60,13 @@ def test_a_killed_site_is_dead_as_soon_as_most_peers_say_so_too() -> None:
     assert "sites 0, 1 cannot reach it either" in verdicts[0].why
 
 
+def test_of_many_that_cannot_reach_it_a_few_are_named() -> None:
+    detector = joined(16)
+    assert dead(detector, ControlLost(15, 10 * MS)) == []
+    verdicts = [verdict for site in range(15) for verdict in detector.handle(Beat(site, 11 * MS, (15,)))]
+    assert verdicts[0].why.endswith("; sites 0, 1, 2, 3, 4 and 3 more cannot reach it either")
+
+
 def test_the_accusations_may_come_first() -> None:
     detector = joined(4)
     assert dead(detector, Beat(0, 10 * MS, (3,))) + dead(detector, Beat(1, 11 * MS, (3,))) == []

@@ -61,9 +61,14 @@ def shows_numbers(page: Page) -> None:
 
 SCRIPT = (Path(__file__).parent / "looking.js").read_text(encoding="utf-8")
 
+FRAMES = "async () => { for (let i = 0; i < 4; i++) await new Promise(requestAnimationFrame); }"
+"""A window that has another size is noticed in the next frame, and drawn in the one behind it."""
+
 
 def is_whole(page: Page) -> None:
-    """No text is cut off and no card lies over another."""
+    """No text is cut off and no card lies over another, once the network has its place."""
+    page.evaluate(FRAMES)
+    expect(page.locator(".network:not([data-fitted])")).to_have_count(0)
     for fault in ("cut", "over"):
         found = page.evaluate(f"{SCRIPT}.{fault}()")
         assert found == [], found

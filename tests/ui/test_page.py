@@ -96,6 +96,23 @@ def test_a_picture_that_differs_in_a_number_is_drawn_anew_and_events_are_kept_to
         assert (kept, fresh) == (2000, 1) and "number 2500" in last
 
 
+def test_numbers_are_written_for_people(browser: Browser, page: Page) -> None:
+    with opened(browser, page) as watched:
+        told = watched.page.evaluate(
+            """async () => {
+              const { at, bytes, ms, short } = await import(new URL("static/format.js", document.baseURI).href);
+              return [
+                [0, 1023, 1024, 1000 * 1024, 1023.9 * 1024, 5e6].map(bytes), [99.999, 119.97, 3599.97, 3725.4].map(at),
+                [0.12, 99.94, 1234, 20_000].map(ms), [0, 0.04, 1, 9.96, 999.6, 20_012.4, null].map(short),
+              ];
+            }"""
+        )
+    assert told == [
+        ["0 B", "1,023 B", "1.00 KiB", "1,000 KiB", "1,024 KiB", "4.77 MiB"], ["100.00 s", "2:00.0", "1:00:00", "1:02:05"],
+        ["0.12 ms", "99.9 ms", "1,234 ms", "20.0 s"], ["0", "0.04", "1", "10.0", "1.00 k", "20.0 k", "–"],
+    ]  # fmt: skip
+
+
 def test_a_box_of_an_sql_cell_that_is_edited_takes_its_cell_apart(browser: Browser, page: Page) -> None:
     with opened(browser, page) as watched:
         told = watched.page.evaluate(

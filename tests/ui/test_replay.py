@@ -124,6 +124,7 @@ def test_warnings_and_failed_rows_stand_where_there_are_any(browser: Browser, tm
     with replaying(path) as at, opened(browser, Page(None, None, at), url=f"{at}#token=look") as watched:  # type: ignore[arg-type]
         page = watched.page
         expect(page.locator("#state")).to_have_text("recording")
+        expect(page.locator(".replay .now")).to_contain_text(" of ")
         warned, rows = page.locator(".at-logs"), page.locator(".at-failed")
         page.get_by_label("Moment of the recording").press("Home")
         expect(warned).to_be_hidden()

@@ -163,6 +163,8 @@ UNREPLICATED: Final = Patience(1_000_000, misses=60, grace_us=0, lease_us=60_000
 
 EXCUSED_US: Final = 5_000_000
 """Deaths that are noticed so soon after the judge has come back from a long absence are due to that."""
+NAMED: Final = 5
+"""So many sites are named in a verdict; of more only the number is said."""
 TOLERANCE: Final = 5
 """How many times as late as ever lately a site's beat may be."""
 
@@ -347,4 +349,5 @@ class Detector:
         return Dead(worst[1], f"{self._name(apart)} and it have not been able to talk for {self.patience.outvoted_us // 1000} ms")
 
     def _name(self, sites: list[int]) -> str:
-        return ("site " if len(sites) == 1 else "sites ") + ", ".join(map(str, sites))
+        others = f" and {len(sites) - NAMED} more" if len(sites) > NAMED else ""
+        return ("site " if len(sites) == 1 else "sites ") + ", ".join(map(str, sites[:NAMED])) + others

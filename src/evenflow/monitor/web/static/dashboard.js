@@ -30,7 +30,7 @@ export class Dashboard {
     const { network, exchange, happened, curves, sites, facts, logs, failed, operate, head } = this;
     this.elements = [
       head.head, bar,
-      h("main", {}, head.sum, h("div.grid", {}, h("div.column", {}, network.element, exchange.element), h("div.column", {}, happened.element, curves.element, logs.element, facts.element, operate.element), failed.element, h("div.wide", {}, sites.element))),
+      h("main", {}, head.sum, h("div.grid", {}, h("div.column", {}, network.element, exchange.element, operate.element), h("div.column", {}, happened.element, curves.element, logs.element, facts.element), failed.element, h("div.wide", {}, sites.element))),
     ].filter((each) => each !== null);
     this.readings = 0;
     /** Of each run, what has happened. @type {Map<string, any[]>} */ this.events = new Map();

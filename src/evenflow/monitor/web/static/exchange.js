@@ -43,7 +43,9 @@ export class Exchange {
       this.rows, this.matrix, this.table, this.hover,
       h("p.legend", {}, h("span", {}, "A cell is a replica. Width: state. Colour: rows"), h("span", {}, h("i.ramp", { "aria-hidden": "true" }), "few to many"), h("span", {}, "Hatched: second replica. Outlined: coming.")),
     );
+    /** The mouse is over the matrix. */ this.pointed = false;
     this.canvas.addEventListener("mousemove", (event) => this.point(event));
+    this.canvas.addEventListener("mouseleave", () => { this.pointed = false; this.draw(); });
     new ResizeObserver(() => this.draw()).observe(this.element);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.restyle());
     this.restyle();
@@ -61,7 +63,6 @@ export class Exchange {
     this.rows.hidden = way !== "site";
     this.matrix.hidden = this.hover.hidden = way !== "matrix";
     this.table.hidden = way !== "table";
-    write(this.hover, "");
     this.draw();
   }
 
@@ -163,8 +164,9 @@ export class Exchange {
     const image = draw.createImageData(columns * wide, rows * tall), pixels = new Uint32Array(image.data.buffer);
     const pixel = (name) => { const [r, g, b] = numbers(colour(name)); return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0; };
     pixels.fill(pixel("--raised"));
-    const coming = pixel("--accent"), rank = pixel("--card");
+    const coming = pixel("--accent"), rank = pixel("--card"), gone = pixel("--bad-soft");
     view.sites.forEach((site, r) => {
+      if (site.role === "dead") pixels.fill(gone, r * tall * columns * wide, (r + 1) * tall * columns * wide);
       for (const cell of cells.get(site.site) ?? []) {
         const hue = cell.coming ? coming : this.ramp[Math.round(((cell.rows ?? 0) / most) * 255)];
         for (let y = 0; y < Math.max(1, tall - 1); y++)
@@ -174,12 +176,15 @@ export class Exchange {
     });
     draw.putImageData(image, 0, 0);
     this.canvas.style.height = `${rows * tall}px`;
+    const range = (name, count, first, last) => `${count} ${name}${count > 1 ? `, ${first} to ${last}` : ""}`;
+    if (!this.pointed) write(this.hover, `Down: ${range("sites", rows, view.sites[0]?.site, view.sites.at(-1)?.site)}. Across: ${range("partitions", columns, 0, columns - 1)}.`);
   }
 
   /** @param {MouseEvent} event */
   point(event) {
     const segment = this.segment(), box = this.canvas.getBoundingClientRect();
     if (!segment || !this.view) return;
+    this.pointed = true;
     const partition = Math.floor(((event.clientX - box.left) / box.width) * segment.partitions);
     const site = this.view.sites[Math.floor(((event.clientY - box.top) / box.height) * this.view.sites.length)];
     const hosts = segment.hosts[partition] ?? [];

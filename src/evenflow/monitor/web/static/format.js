@@ -40,8 +40,8 @@ export function seconds(value) {
 export function bytes(value) {
   if (value === null || value === undefined) return DASH;
   for (const [unit, name] of /** @type {[number, string][]} */ ([[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]))
-    if (value >= unit) return `${(value / unit).toPrecision(3)} ${name}`;
-  return `${value} B`;
+    if (value >= unit) return `${value / unit < 999.5 ? (value / unit).toPrecision(3) : whole(value / unit)} ${name}`;
+  return `${whole(value)} B`;
 }
 
 /** @param {number|null|undefined} value  from 0 to 1 */
@@ -50,8 +50,8 @@ export const percent = (value) => (value === null || value === undefined ? DASH 
 /** Since the run's start: 13.10 s, 2:05.1 @param {number} value */
 export function at(value) {
   if (value < 100) return `${value.toFixed(2)} s`;
-  const minutes = Math.floor(value / 60) % 60, hours = Math.floor(value / 3600);
-  const rest = (value % 60).toFixed(hours ? 0 : 1).padStart(hours ? 2 : 4, "0");
+  const digits = value < 3599.95 ? 1 : 0, shown = Number(value.toFixed(digits)), minutes = Math.floor(shown / 60) % 60, hours = Math.floor(shown / 3600);
+  const rest = (shown % 60).toFixed(digits).padStart(digits ? 4 : 2, "0");
   return hours ? `${hours}:${String(minutes).padStart(2, "0")}:${rest}` : `${minutes}:${rest}`;
 }
 

@@ -73,6 +73,7 @@ export class Network {
     this.view = view;
     if (other) {
       this.shape++;
+      mark(this.holder, "data-fitted", null);
       this.count.textContent = `${counted(view.geometry.boxes.length, "box", "boxes")}, ${counted(view.segments.length, "segment")}`;
       this.draw();
     }
@@ -179,18 +180,24 @@ function Picture({ owner, geometry, mode }) {
   const flow = useReactFlow();
   const moved = useCallback(({ zoom }) => css(owner.holder, "--u", Math.min(1.7, Math.max(1, 0.85 / zoom)).toFixed(2)), []);
   useOnViewportChange({ onChange: moved });
-  const width = useStore((store) => store.width);
+  const width = useStore((store) => store.width), height = useStore((store) => store.height);
   const { shape, level } = useMemo(() => shaped(geometry, mode, width), [geometry, mode, width]);
-  const fit = useCallback(() => flow.fitView({ padding: 0.04, maxZoom: 1.15 }).then(() => moved(flow.getViewport())), [flow]);
+  const { nodes, edges } = useMemo(() => drawn(shape, level, owner), [shape, level]);
   useEffect(() => {
+    const fit = () => flow.setViewport(around(nodes, width, height)).then(() => {
+      moved(flow.getViewport());
+      mark(owner.holder, "data-fitted", "");
+    });
     owner.fit = fit;
     owner.zoom = (way) => (way > 0 ? flow.zoomIn() : flow.zoomOut());
-    if (!width) return;
+    mark(owner.holder, "data-fitted", null);
+    if (!width || !height) return;
     const wanted = shape.height * Math.min(1.15, (width * 0.93) / shape.width) + 56;
     css(owner.holder, "height", `${Math.round(Math.min(TALLEST, Math.max(190, wanted)))}px`);
-    requestAnimationFrame(() => requestAnimationFrame(fit));
-  }, [width > 0, shape]);
-  const { nodes, edges } = useMemo(() => drawn(shape, level, owner), [shape, level]);
+    let due = true;
+    requestAnimationFrame(() => requestAnimationFrame(() => due && fit()));
+    return () => void (due = false);
+  }, [width, height, nodes]);
   const [picked, setPicked] = useState(/** @type {string|null} */ (null));
   const marked = useMemo(() => nodes.map((node) => (node.id === picked ? { ...node, selected: true } : node)), [nodes, picked]);
   const choose = useCallback((changes) => {
@@ -204,6 +211,14 @@ function Picture({ owner, geometry, mode }) {
     edgesFocusable=${false} elementsSelectable=${true} deleteKeyCode=${null} proOptions=${{ hideAttribution: true }} preventScrolling=${false} zoomOnScroll=${false} panOnScroll=${false} aria-label="Boxes and arrows">
     <${Background} variant=${BackgroundVariant.Dots} gap=${18} size=${1.2} />
   </${ReactFlow}>`;
+}
+
+/** From where all nodes are seen. React Flow's own fits wait for its measurements, and are lost where those come late. @param {any[]} nodes @param {number} width @param {number} height */
+function around(nodes, width, height) {
+  const left = Math.min(...nodes.map((node) => node.position.x)), right = Math.max(...nodes.map((node) => node.position.x + node.width));
+  const top = Math.min(...nodes.map((node) => node.position.y)), bottom = Math.max(...nodes.map((node) => node.position.y + node.height));
+  const zoom = Math.max(0.05, Math.min(1.15, (0.92 * width) / (right - left), (0.92 * height) / (bottom - top)));
+  return { x: (width - (left + right) * zoom) / 2, y: (height - (top + bottom) * zoom) / 2, zoom };
 }
 
 /** What is drawn, and where: boxes where their text can be read, else segments. @param {any} geometry @param {string} mode @param {number} width */
@@ -238,7 +253,7 @@ function drawn(geometry, level, owner) {
 
 const boxesIn = (geometry, group) => geometry.boxes.filter((box) => inside(box, group));
 const shortly = (group, view) => group.repeated ? group.title : `${group.segments.length > 1 ? "segments" : "segment"} ${group.segments.join(" + ")} ×${view?.segments[group.segments.at(-1)]?.partitions ?? 1}`;
-const titled = (boxes) => boxes.length > 2 ? `${boxes[0].name} … ${boxes.at(-1).name}` : boxes.map((box) => box.name).join(", ");
+const titled = (boxes) => boxes.length > 2 ? `${boxes[0].name} +${boxes.length - 1}` : boxes.map((box) => box.name).join(", ");
 
 const ends = html`<${React.Fragment}><${Handle} type="target" position=${Position.Left} /><${Handle} type="source" position=${Position.Right} /></${React.Fragment}>`;
 
