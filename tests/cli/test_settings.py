@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from evenflow.cli import running
-from evenflow.cli.app import main
+from evenflow.cli.app import app, main
 from evenflow.cli.running import Request
+from evenflow.cli.settings import OWN
+from evenflow.policy.proposal import Parameters
+from evenflow.world.spark.driver.engine import Engine
+from evenflow.world.spark.driver.options import EngineOptions
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "hot_items.sql")
 FLOW = """
@@ -60,6 +67,21 @@ def test_the_command_line_counts_before_the_environment_and_that_before_the_file
     assert request.settings.conf == {"spark.executor.memory": "2g", "spark.executor.cores": "8"}
 
 
+def test_all_that_an_engine_and_a_start_can_be_told_a_command_can(asked: list[Request]) -> None:
+    """Goal: nobody has to write a program for an option. Method: the arguments of both in Python, each said to the command."""
+    has = {each.name for each in get_command(app).commands["run"].params}  # type: ignore[attr-defined]
+    takes = {*signature(Engine.__init__).parameters, *signature(Engine.start).parameters}
+    python = {"self", "flow", "spark", "options", "watch"}  # The dataflow is FILE, the session --master and --conf; a watcher is code.
+    assert takes - python - has == {"placement"} and {field.name for field in fields(EngineOptions)} >= {"balance", "checkpoint_location"}
+    samples = {"balance_parameters": "{th_imb = 1.3, segments = [1, 2]}", "ports": '"40000-40099"', "tls": "false"}
+    said = {field.name: samples.get(field.name) or str(field.default) for field in fields(EngineOptions) if field.name not in OWN}
+    texts = {name: {"True": "true", "False": "false"}.get(value, value) for name, value in {**said, "placement": "chained"}.items()}
+    assert run("sql", EXAMPLE, *(word for pair in texts.items() for word in ("--option", "=".join(pair)))) == 0
+    engine = dict(asked[0].settings.engine)
+    assert engine.pop("placement") == "chained" and engine["balance_parameters"] == Parameters(th_imb=1.3, segments=(1, 2))
+    assert EngineOptions(**engine) == EngineOptions(balance_parameters=engine["balance_parameters"], ports=EngineOptions(**engine).ports)
+
+
 def test_arguments_of_the_dataflow_come_from_the_file_too(tmp_path: Path, asked: list[Request]) -> None:
     program, file = tmp_path / "program.py", tmp_path / "e.toml"
     program.write_text(FLOW)
@@ -75,6 +97,11 @@ def test_arguments_of_the_dataflow_come_from_the_file_too(tmp_path: Path, asked:
         (["--option", "linger_ms"], "has no value; write linger_ms=value"),
         (["--option", "linger_ms=soon"], "linger_ms is 'soon'; give a number"),
         (["--option", "balance=evenflow"], "balance is said by --balance"),
+        (["--option", "placement=anywhere"], "placement is 'anywhere'; give one of mirrored, chained"),
+        (["--option", "balance_parameters=3"], "give a table, such as {th_imb = 1.3}"),
+        (["--option", "balance_parameters={th_imp = 2}"], "no parameter 'th_imp'; did you mean th_imb"),
+        (["--option", "balance_parameters={th_imb = 'much'}"], "th_imb is 'much'; give a number"),
+        (["--option", "balance_parameters={th_imb = 0.5}"], "ratios >= 1"),
         (["--conf", "spark.master=local"], "spark.master is said by --master"),
         (["--conf", "linger_ms=3"], "no setting of Spark"),
         (["--config", "nowhere.toml"], "cannot read nowhere.toml"),

@@ -7,7 +7,7 @@ import typer
 from evenflow.cli.options import CheckpointLocation, Json, Master, Sites, Spares
 from evenflow.cli.output import CLUSTER, OK, Output
 from evenflow.cli.running import master_for
-from evenflow.cli.settings import Conf, Config, Option, settings_of
+from evenflow.cli.settings import PLACEMENT, Conf, Config, Option, settings_of
 
 COLORS = {"error": "red", "warning": "yellow", "fine": "green"}
 
@@ -34,9 +34,10 @@ def doctor(
 
     output: Output = context.obj
     settings = settings_of(context, conf, option)
+    options = {name: value for name, value in settings.engine.items() if name != PLACEMENT}  # Of what is placed there is nothing yet.
     spark = embedded_session(master_for(sites, spares) if master is None else master, "evenflow doctor", settings.conf)
     try:
-        found = look(spark, sites, spares, checkpoint_location, **settings.engine)
+        found = look(spark, sites, spares, checkpoint_location, **options)
     finally:
         stop_session(spark)
     output.report(found.to_json())

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_args
 
 import typer
+
+if TYPE_CHECKING:
+    from evenflow.policy.proposal import Parameters
 
 TABLES: Final = ("spark", "engine", "dataflow")
 MOST_BYTES: Final = 1 << 20
 OWN: Final = {"balance": "--balance", "checkpoint_location": "--checkpoint-location"}
 """Options of the engine that a command has by a name of its own."""
+PLACEMENT: Final = "placement"
+"""An argument of the engine that is said as its options are."""
+BALANCING: Final = "balance_parameters"
 ELSEWHERE: Final = {"spark.master": "--master"}
 READ: Final = "evenflow.tables"
 
@@ -52,7 +59,8 @@ Config = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """conf: of Spark. engine: fields of `EngineOptions`. dataflow: arguments of the file's function that the command line does not have."""
+    """conf: of Spark. engine: fields of `EngineOptions`, and `placement`. dataflow: arguments of the file's function that the command line
+    does not have."""
 
     conf: Mapping[str, str] = dataclasses.field(default_factory=dict)
     engine: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -69,22 +77,47 @@ def settings_of(context: typer.Context, conf: Iterable[str] | None, option: Iter
         if not name.startswith("spark."):
             raise _wrong(f"{name!r} is no setting of Spark: all begin with spark.; options of the engine are given with --option", "--conf")
     engine = {**tables["engine"], **{name: _value(text) for name, text in (_pair(each, "--option") for each in option or ())}}
-    _check(engine)
+    engine = _checked(engine)
     given = {each.partition("=")[0] for each in context.args}
     dataflow = [f"--{name.replace('_', '-')}={_text(value)}" for name, value in tables["dataflow"].items()]
     return Settings(spark, engine, tuple(each for each in dataflow if each.partition("=")[0] not in given))
 
 
-def _check(engine: Mapping[str, Any]) -> None:
+def _checked(engine: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of the engine, and its argument `placement`; parameters of the policy, a table, as what the engine takes."""
+    from evenflow.plan.placement import Scheme
     from evenflow.world.spark.driver.options import EngineOptions
 
-    known = [field.name for field in dataclasses.fields(EngineOptions)]
+    known = [PLACEMENT, *(field.name for field in dataclasses.fields(EngineOptions))]
     for name in engine:
         if name in OWN:
             raise _wrong(f"{name} is said by {OWN[name]}", "--option")
         if name not in known:
             raise _wrong(f"the engine has no option {name!r}{_near(name, known)}; docs/options.md lists them", "--option")
-    EngineOptions(**engine)
+    if PLACEMENT in engine and engine[PLACEMENT] not in get_args(Scheme):
+        raise _wrong(f"placement is {engine[PLACEMENT]!r}; give one of {', '.join(get_args(Scheme))}", "--option")
+    made = dict(engine)
+    if made.get(BALANCING) is not None:
+        made[BALANCING] = _parameters(made[BALANCING])
+    EngineOptions(**{name: value for name, value in made.items() if name != PLACEMENT})
+    return made
+
+
+def _parameters(given: Any) -> Parameters:
+    """Those of a policy. A list is a tuple: the segments."""
+    from evenflow.policy.proposal import Parameters
+
+    known = [field.name for field in dataclasses.fields(Parameters)]
+    if not isinstance(given, dict):
+        raise _wrong(f"{BALANCING} is {given!r}; give a table, such as {{th_imb = 1.3}}", "--option")
+    for name, value in given.items():
+        if name not in known:
+            raise _wrong(f"a policy has no parameter {name!r}{_near(name, known)}; docs/policies.md lists them", "--option")
+        numbers = value if name == "segments" and isinstance(value, list) else [value]
+        if not all(type(each) in (int, float) and math.isfinite(each) for each in numbers):
+            raise _wrong(f"the parameter {name} is {value!r}; give a number", "--option")
+    made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    return Parameters(**made)
 
 
 def _load(file: Path) -> dict[str, Any]:
