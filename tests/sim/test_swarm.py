@@ -14,7 +14,9 @@ import time
 import pytest
 
 from evenflow.cli.app import main
+from evenflow.state import folding
 from evenflow.swarm.draw import draw
+from evenflow.swarm.generations import losses
 from evenflow.swarm.mutations import MUTATIONS, find, planted
 from evenflow.swarm.reach import UNREACHABLE, rows
 from evenflow.swarm.run import run_seed
@@ -25,6 +27,8 @@ pytestmark = pytest.mark.swarm
 FIXED = (*range(70), *range(105, 110))
 """The first ones, and some that lose a checkpoint's object, which is rare."""
 FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
+LOST = 60
+"""Of those that are lost, so many are run with small parts."""
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 
 RARE = re.compile(
@@ -93,6 +97,20 @@ def test_every_rule_fires_or_has_a_reason_not_to() -> None:
 @pytest.mark.timeout(900)
 def test_no_fresh_seed_fails() -> None:
     assert complaints(search(range(FIRST_FRESH, FIRST_FRESH + FRESH))) == []
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(900)
+def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State that is as small as here would come in one part. Method: fresh seeds whose run is lost."""
+    monkeypatch.setattr(folding, "READ_ROWS", 1)
+    lost = [seed for seed in range(FIRST_FRESH, FIRST_FRESH + 10 * LOST) if losses(draw(seed))][:LOST]
+    found = Findings()
+    for seed in lost:
+        found.add(run_seed(seed))
+    assert complaints(found) == [] and found.seeds == LOST
+    whole, parts = (found.fired[f"site K9 {row}"] for row in ("StateRead always: restore", "StatePartRead always: restore_part"))
+    assert parts > whole > LOST
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ def test_rows_in_no_table_go_on_from_what_changed(engine: ef.Engine, tmp_path: P
     location = copied(tmp_path, HELD)
     assert sum(b'"changes"' in name.read_bytes() for name in Path(location).glob("checkpoints/**/*.parquet")) > 1
     assert {"pairs", "order", "first"} == {box.box for box in ef.checkpoints(location).inspect().boxes if box.kind != "watermark"}
+    there = ef.checkpoints(location)
+    rows = {box.box: box.rows for box in there.inspect().boxes}
+    assert there.verify().whole and all(there.state(box).num_rows == rows[box] for box in ("pairs", "order"))
     flow, sinks = held_dataflow()
     run = engine.start(flow, checkpoint_location=location)
     assert run.await_termination(120)
