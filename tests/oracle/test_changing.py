@@ -83,7 +83,7 @@ def left(changes: pa.Table) -> pa.Table:
     """The rows that changes leave; none takes back what is not there."""
     there: dict[tuple[Any, ...], int] = {}
     for row in changes.to_pylist():
-        change = row.pop("_change")
+        change = row.pop("_change", "insert")
         key = tuple(row.values())
         there[key] = there.get(key, 0) + (-1 if change in ("update_before", "delete") else 1)
         assert there[key] >= 0
@@ -147,6 +147,25 @@ QUERIES = {
         WITH busy AS (SELECT who, count(*) AS c FROM orders GROUP BY who) SELECT b.who FROM busy AS b
         WHERE b.c * 30 > (SELECT sum(c) FROM busy ) AND b.who NOT IN (SELECT town FROM people WHERE town IS NOT NULL)""",
 }  # fmt: skip
+
+SETS = {
+    "each once": "SELECT kind AS k, who FROM orders WHERE price < 300 UNION SELECT town, id FROM people",
+    "each once, of groups": """
+        SELECT who, count(*) AS c FROM orders GROUP BY who UNION SELECT id, CAST(town AS BIGINT) FROM people""",
+    "in both": "SELECT kind, part FROM orders AS o JOIN items AS i ON o.id = i.of INTERSECT SELECT town, id FROM people",
+    "in both, of nulls": "SELECT who FROM orders INTERSECT SELECT town FROM people",
+    "in one only": "SELECT who, kind FROM orders EXCEPT SELECT id, town FROM people",
+    "in no group": "SELECT id FROM people EXCEPT SELECT who FROM orders GROUP BY who HAVING count(*) > 7",
+    "numbers of groups": "SELECT DISTINCT c % 3 AS c FROM (SELECT who, count(*) AS c FROM orders GROUP BY who)",
+    "by what both have": """
+        SELECT id, price, town FROM orders NATURAL JOIN people""",
+    "by what both have, and alone": """
+        SELECT id, price, town FROM orders NATURAL LEFT JOIN people""",
+}
+
+
+def test_sets_of_rows(spark: Any) -> None:
+    check(spark, SETS)
 
 
 def test_queries_inside_conditions(spark: Any) -> None:

@@ -64,7 +64,8 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
     """left JOIN right ON ... . pending: conditions of WHERE; those that an inner join can take are taken out of it."""
     script = lower.script
     how = _HOW.get((join.side.upper(), join.kind.upper()))
-    if how is None or join.args.get("method"):
+    natural = join.method.upper() == "NATURAL"
+    if how is None or (join.args.get("method") and not natural):
         word = " ".join(part for part in (join.method, join.side, join.kind) if part)
         script.fail(join, f"{word} JOIN is not available; write INNER, LEFT, RIGHT, FULL, LEFT SEMI or LEFT ANTI JOIN ... ON")
     left, right = (_joinable(lower, relation, join) for relation in (left, right))
@@ -73,8 +74,16 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
         script.fail(join.this, f"two tables are called {shared.pop()!r}; give one of them an alias with AS")
     both = replace(left, columns=(*left.columns, *right.columns))
     on, using = join.args.get("on"), [name.name for name in join.args.get("using") or ()]
+    if natural:
+        theirs = {v.name.lower() for v in right.columns}
+        using = list(dict.fromkeys(v.name for v in left.columns if v.name.lower() in theirs))
+        if not using:
+            script.fail(join, "a NATURAL JOIN is by the columns that both sides have, and these have none; write JOIN ... ON")
     if using and how == "full":
-        script.fail(join, "USING of a FULL JOIN is not available; write ON, and coalesce(a.x, b.x) AS x in the columns")
+        script.fail(
+            join,
+            f"{'NATURAL' if natural else 'USING'} of a FULL JOIN is not available; write ON, and coalesce(a.x, b.x) AS x",
+        )
     if on is not None:
         on = both.dotted(on)
     pending[:] = [both.dotted(part) for part in pending]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.query.expression import fields_of
@@ -26,10 +25,11 @@ from evenflow.query.script.lowering import (
     is_aggregated,
 )
 from evenflow.query.script.match import recognized
-from evenflow.query.script.relation import Relation, is_column, own_column
+from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.script.scalars import with_scalars, without_having
+from evenflow.query.script.united import distinct as distinct_rows
+from evenflow.query.script.united import united
 from evenflow.query.sql.parser import dotted, to_sql
-from evenflow.query.sql.types import common, name_of
 from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
@@ -63,44 +63,17 @@ class Lowering(Lower):
         tables = self.with_tables(tree, tables)
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, tables)
-        if isinstance(tree, exp.Union):
-            return self._union(tree, tables)
+        if isinstance(tree, exp.Union | exp.Intersect | exp.Except):
+            return united(self, tree, tables)
         if isinstance(tree, exp.Select):
             return self._select(tree, tables)
-        raise self.script.error(tree, f"{type(tree).__name__.upper()} is not available on streams; write a SELECT, or UNION ALL of several")
+        raise self.script.error(tree, f"{type(tree).__name__.upper()} is not available on streams; write a SELECT, or UNION of several")
 
     def check_read(self, last: Stream) -> None:
         """QueryError for a name that nothing reads: its rows would go nowhere. last: what the script gives is read by its user."""
         for box, (name, tree) in self.named.items():
             if box not in self.read and box != last.box.name:
                 self.script.fail(tree, f"nothing reads {name!r}; leave it out, or write a query that reads it")
-
-    def _union(self, tree: exp.Union, tables: Tables) -> Relation:
-        if tree.args.get("distinct", True):
-            self.script.fail(tree, "UNION would have to remember every row; write UNION ALL")
-        if tree.args.get("by_name"):
-            self.script.fail(tree, "BY NAME is not available; list the columns of both sides in the same order")
-        for clause in ("order", "limit"):
-            if tree.args.get(clause):
-                self.script.fail(tree.args[clause], f"{clause.upper()} is not available: {_REMEDIES[clause]}")
-        left, right = self.query(tree.this, tables), self.query(tree.expression, tables)
-        if len(left.columns) != len(right.columns):
-            message = f"UNION ALL of {len(left.columns)} and {len(right.columns)} columns; select as many on both sides"
-            self.script.fail(tree.expression, message)
-        sides: list[list[Item]] = [[], []]
-        with self.script.at(tree.expression):
-            for a, b in zip(left.columns, right.columns, strict=True):
-                types = left.stream.schema.field(a.column).type, right.stream.schema.field(b.column).type
-                type_ = common(types, f"column {a.name!r} of UNION ALL")
-                for side, visible, given in zip(sides, (a, b), types, strict=True):
-                    side.append((a.name, _as(visible.column, given, type_)))
-            first, second = (self.project(relation, items) for relation, items in zip((left, right), sides, strict=True))
-            if is_changelog(first.stream.schema) != is_changelog(second.stream.schema):
-                self.script.fail(
-                    tree.expression, "UNION ALL of results that change and of rows that stay; write two queries into two sinks"
-                )
-            stream = first.stream.union(second.stream)
-        return Relation(stream, first.columns, running=left.running or right.running)
 
     def _select(self, tree: exp.Select, tables: Tables) -> Relation:
         self._check_clauses(tree)
@@ -146,9 +119,7 @@ class Lowering(Lower):
         distinct = tree.args.get("distinct")
         if distinct is None:
             return relation
-        self.check_final(relation, distinct if distinct.expressions else tree, "SELECT DISTINCT")
-        with self.script.at(tree):
-            return relation.where(relation.stream.drop_duplicates())
+        return distinct_rows(self, relation, distinct if distinct.expressions else tree)
 
     # ------------------------------------------------ FROM
 
@@ -227,12 +198,6 @@ class Lowering(Lower):
             return []
         with self.script.at(star):
             return [(name, dotted(column.copy(), [name])) for name in fields_of(to_sql(relation.rewritten(column)), relation.stream.schema)]
-
-
-def _as(column: str, given: pa.DataType, wanted: pa.DataType) -> exp.Expr:
-    """The column, cast if it must be."""
-    own = own_column(column)
-    return own if given == wanted else exp.Cast(this=own, to=exp.DataType.build(name_of(wanted), dialect="spark"))
 
 
 def _bare(tree: exp.Table) -> exp.Table:

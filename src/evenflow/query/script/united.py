@@ -1,0 +1,92 @@
+"""Two queries as one: UNION [ALL], INTERSECT, EXCEPT; and the distinct rows of what changes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from evenflow.query.changing import as_changes
+from evenflow.query.script.inner import column_of
+from evenflow.query.script.join import joined
+from evenflow.query.script.lowering import Item, Lower, Tables
+from evenflow.query.script.relation import Relation, free_name, own_column
+from evenflow.query.sql.types import common, name_of
+from evenflow.stream.change import is_changelog
+from evenflow.stream.schema import quoted
+
+_WORDS: Final[dict[type[exp.SetOperation], str]] = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
+_ORDERED: Final = "say it of the query around, in complete mode"
+
+
+def united(lower: Lower, tree: exp.SetOperation, tables: Tables) -> Relation:
+    """What the two queries give together."""
+    every = not tree.args.get("distinct", True)
+    word = _WORDS[type(tree)] + " ALL" * every
+    if tree.args.get("by_name"):
+        lower.script.fail(tree, "BY NAME is not available; list the columns of both sides in the same order")
+    for clause in ("order", "limit"):
+        if tree.args.get(clause):
+            lower.script.fail(tree.args[clause], f"{clause.upper()} of {word} is not available; {_ORDERED}")
+    if not isinstance(tree, exp.Union) and (every or not lower.changes):
+        remedy = "leave out ALL" if every else "use changelog or complete mode, since its rows come and go, or a join with EXISTS"
+        lower.script.fail(tree, f"{word} is not available here; {remedy}")
+    first, second = _sides(lower, tree, word, tables)
+    with lower.script.at(tree.expression):
+        if not isinstance(tree, exp.Union):
+            return distinct(lower, _compared(lower, tree, first, second), tree)
+        one, other = first.stream, second.stream
+        if is_changelog(one.schema) != is_changelog(other.schema):
+            one, other = as_changes(one), as_changes(other)
+        relation = Relation(one.union(other), first.columns, running=first.running or second.running)
+    return relation if every else distinct(lower, relation, tree)
+
+
+def distinct(lower: Lower, relation: Relation, where: exp.Expr) -> Relation:
+    """Each row once. Of what changes, as long as it is there at least once."""
+    if not is_changelog(relation.stream.schema):
+        lower.check_final(relation, where, "SELECT DISTINCT or UNION")
+        with lower.script.at(where):
+            return relation.where(relation.stream.drop_duplicates())
+    names = list(dict.fromkeys(visible.column for visible in relation.columns))
+    with lower.script.at(where):
+        times = free_name("_times", names)
+        stream = relation.stream.group_by(*names).agg(f"count(*) as {quoted(times)}", mode="changelog")
+    made = lower.project(Relation(stream, (), running=True), [(v.name, own_column(v.column)) for v in relation.columns])
+    return Relation(made.stream, made.columns, running=True)
+
+
+def _sides(lower: Lower, tree: exp.SetOperation, word: str, tables: Tables) -> tuple[Relation, Relation]:
+    """Both queries with the first one's names and the types in which they meet."""
+    left, right = lower.query(tree.this, tables), lower.query(tree.expression, tables)
+    if len(left.columns) != len(right.columns):
+        message = f"{word} of {len(left.columns)} and {len(right.columns)} columns; select as many on both sides"
+        lower.script.fail(tree.expression, message)
+    sides: list[list[Item]] = [[], []]
+    with lower.script.at(tree.expression):
+        for a, b in zip(left.columns, right.columns, strict=True):
+            types = left.stream.schema.field(a.column).type, right.stream.schema.field(b.column).type
+            type_ = common(types, f"column {a.name!r} of {word}")
+            for side, visible, given in zip(sides, (a, b), types, strict=True):
+                side.append((a.name, _as(visible.column, given, type_)))
+        first, second = (lower.project(relation, items) for relation, items in zip((left, right), sides, strict=True))
+    return first, second
+
+
+def _compared(lower: Lower, tree: exp.SetOperation, first: Relation, second: Relation) -> Relation:
+    """Rows of the first that the second has, or has not; nulls equal each other."""
+    one, other = first.called("_one"), second.called("_other")
+    equal = [exp.NullSafeEQ(this=column_of("_one", v.name), expression=column_of("_other", v.name)) for v in first.columns]
+    kind = "SEMI" if isinstance(tree, exp.Intersect) else "ANTI"
+    found = joined(lower, one, exp.Join(this=tree.expression.copy(), side="LEFT", kind=kind, on=exp.and_(*equal, copy=False)), other, [])
+    return found.called("")
+
+
+def _as(column: str, given: pa.DataType, wanted: pa.DataType) -> exp.Expr:
+    """The column, cast if it must be."""
+    own = own_column(column)
+    return own if given == wanted else exp.Cast(this=own, to=exp.DataType.build(name_of(wanted), dialect="spark"))
+
+
+__all__ = ["distinct", "united"]
