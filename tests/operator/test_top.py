@@ -7,6 +7,7 @@ from collections import defaultdict
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.operator.aggregate_cases import SCHEMA, make_batch, make_rows, tick
 from tests.operator.test_session_window import SECOND, epochs, micros
@@ -14,7 +15,10 @@ from tests.operator.test_session_window import SECOND, epochs, micros
 from evenflow.operator.top import Top
 from evenflow.query.aggregates import TimeWindow
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
+from evenflow.stream.rows import Rows
 
+PARTITIONS = 8
+"""How many partitions the cases have."""
 TUMBLING, SLIDING = TimeWindow("ts", 10 * SECOND, 10 * SECOND), TimeWindow("ts", 10 * SECOND, 4 * SECOND)
 
 
@@ -94,3 +98,20 @@ def test_a_window_is_put_out_when_the_watermark_reaches_its_end() -> None:
     assert operator.process(rows, tick(1, NO_WATERMARK, 10 * SECOND - 1))[0].count == 0
     assert operator.process(rows, tick(2, 10 * SECOND - 1, 10 * SECOND))[0].count == 1
     assert [port.count for port in operator.process(rows, tick(3, 10 * SECOND, 11 * SECOND))] == [0, 5]
+
+
+@pytest.mark.parametrize("name", ["_number", "_window_start", "__window_start"])
+def test_a_column_may_have_any_name(name: str) -> None:
+    """Goal: what the operator notes of a row is never taken for a column of it. Method: order by one that has a name from inside."""
+    schema = pa.schema([("k", pa.int64()), (name, pa.int64()), ("ts", pa.timestamp("us"))])
+    operator = Top(schema, ("k",), TUMBLING, 2, [(name, True)])
+    columns = [pa.array([1] * 3), pa.array([5, 7, 6]), pa.array([SECOND] * 3).cast(schema.field("ts").type)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    operator.process(make_rows(batch, ("k",)), tick(1, NO_WATERMARK, NO_WATERMARK))
+    moved = Top(schema, ("k",), TUMBLING, 2, [(name, True)])
+    for partition in range(PARTITIONS):
+        if (found := operator.capture(partition)) is not None:
+            assert operator.show(partition).column(name).to_pylist() == [7, 6]
+            moved.install(partition, found.to_bytes())
+    out, _ = moved.process(Rows.empty(schema, keyed=True), tick(2, NO_WATERMARK, END_OF_STREAM))
+    assert out.batch.column(name).to_pylist() == [7, 6]

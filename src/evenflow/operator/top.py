@@ -17,7 +17,18 @@ from evenflow.operator.order import sort_key
 from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
 from evenflow.state.held_changes import HeldChanges
-from evenflow.state.held_rows import Captured, HeldRows, bytes_by_partition, divide_rows, held_bytes, join_rows, rows_from, rows_of
+from evenflow.state.held_rows import (
+    Captured,
+    HeldRows,
+    Numbered,
+    bytes_by_partition,
+    divide_rows,
+    held_bytes,
+    join_numbered,
+    join_rows,
+    rows_from,
+    rows_of,
+)
 from evenflow.state.keys import identity, key_columns, to_array
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
@@ -27,9 +38,7 @@ MERGE_RUNS: Final = 8
 """Runs of one level that become one run of the next."""
 
 START: Final = "_window_start"
-"""Column of the held rows: the start of their window."""
-NUMBER: Final = "_number"
-"""Column of the held rows: what no other row has ever had. It is no part of the state."""
+"""Column of the held rows, the last one: the start of their window. With more underscores where the rows have one of that name."""
 
 
 class Top(Late, Shown, Holding):
@@ -46,11 +55,13 @@ class Top(Late, Shown, Holding):
         self, schema: pa.Schema, keys: Sequence[str], window: TimeWindow, count: int, by: Sequence[tuple[str, bool]]
     ) -> None:  # fmt: skip
         self._keys, self._window, self._count, self._order = tuple(keys), window, count, tuple(by)
-        self._state_schema = schema.append(pa.field(START, pa.int64()))
-        self._held_schema = self._state_schema.append(pa.field(NUMBER, pa.int64()))
+        self._start = START
+        while self._start in schema.names:
+            self._start = f"_{self._start}"
+        self._held_schema = schema.append(pa.field(self._start, pa.int64()))
         self._numbered = 0
         self._rest = [name for name in schema.names if name not in keys]
-        self._runs: list[tuple[int, Rows]] = []
+        self._runs: list[tuple[int, Numbered]] = []
         self._frozen: HeldRows | None = None
         self._gone: set[int] = set()
         self._changes = HeldChanges(lambda: (self.frozen,))
@@ -71,43 +82,40 @@ class Top(Late, Shown, Holding):
         if index.size:
             hashes, _ = identity(rows, self._keys)
             kept = Rows(rows.batch, rows.partition, hashes).take(index)
-            batch = pa.RecordBatch.from_arrays([*kept.batch.columns, pa.array(starts)], schema=self._state_schema)
+            batch = pa.RecordBatch.from_arrays([*kept.batch.columns, pa.array(starts)], schema=self._held_schema)
             self._push(0, self._first(self._as_held(Rows(batch, kept.partition, kept.hash))))
         return rows.take(left_out)
 
-    def _as_held(self, rows: Rows) -> Rows:
+    def _as_held(self, rows: Rows) -> Numbered:
         """Rows that come now, with their numbers."""
         self._numbered += rows.count
-        numbers = pa.array(np.arange(self._numbered - rows.count, self._numbered))
-        return Rows(pa.RecordBatch.from_arrays([*rows.batch.columns, numbers], schema=self._held_schema), rows.partition, rows.hash)
+        return Numbered(rows, np.arange(self._numbered - rows.count, self._numbered))
 
-    def _push(self, level: int, rows: Rows) -> None:
+    def _push(self, level: int, rows: Numbered) -> None:
         """Hold a run, sorted by window; merge the youngest ones, so that levels descend."""
         self._runs.append((level, rows))
         self._frozen = None
         while len(self._runs) >= MERGE_RUNS and self._runs[-MERGE_RUNS][0] == self._runs[-1][0]:
             level = self._runs[-1][0] + 1
-            merged = self._first(join_rows([run for _, run in self._runs[-MERGE_RUNS:]], self._held_schema))
+            merged = self._first(join_numbered([run for _, run in self._runs[-MERGE_RUNS:]], self._held_schema))
             self._runs[-MERGE_RUNS:] = [(level, merged)]
 
-    def _first(self, rows: Rows) -> Rows:
+    def _first(self, rows: Numbered) -> Numbered:
         """The first rows of each key and window, by (window, hash, check, rank)."""
-        order, rank = self._ranked(rows)
+        order, rank = self._ranked(rows.rows)
         return rows.take(order[rank < self._count])
 
     def _ranked(self, rows: Rows) -> tuple[Int64s, Int64s]:
         """(row numbers in order, rank from 0 of each within its key and window)."""
         assert rows.hash is not None
         _, checks = identity(rows, self._keys)
-        starts = integers_of(rows.batch.column(START))
+        starts = self._starts(rows)
         columns: list[Any] = [starts, rows.hash, checks]
         placing = [("ascending", "at_start")] * 3
         for name, descending in self._order:
             columns.append(sort_key(rows.batch.column(name)))
             placing.append(("descending", "at_end") if descending else ("ascending", "at_start"))
-        for name, column in zip(rows.batch.schema.names, rows.batch.columns, strict=True):
-            if name == NUMBER:
-                continue
+        for column in rows.batch.columns:
             columns.append(_exact(column))
             placing.append(("ascending", "at_start"))
         names = [str(i) for i in range(len(columns))]
@@ -122,14 +130,18 @@ class Top(Late, Shown, Holding):
         first = np.flatnonzero(new)
         return order, np.arange(order.size) - first[np.cumsum(new) - 1]
 
+    def _starts(self, rows: Rows) -> Int64s:
+        """Of the windows of held rows, microseconds."""
+        return integers_of(rows.batch.column(self._start))
+
     def _emit(self, watermark: int) -> Rows:
         """The first rows of the windows that are complete, which are forgotten."""
         due, kept = [], []
         last = max(watermark - self._window.size_us, NO_WATERMARK)
         for level, run in self._runs:
-            stop = int(np.searchsorted(integers_of(run.batch.column(START)), last, side="right"))
+            stop = int(np.searchsorted(self._starts(run.rows), last, side="right"))
             if stop:
-                due.append(run.take(np.arange(stop)))
+                due.append(run.rows.take(np.arange(stop)))
             if stop < run.count:
                 kept.append((level, run.take(np.arange(stop, run.count)) if stop else run))
         if not due:
@@ -142,7 +154,7 @@ class Top(Late, Shown, Holding):
         order, rank = self._ranked(rows)
         found = rank < self._count
         rows, ranks = rows.take(order[found]), rank[found] + 1
-        starts, kind = integers_of(rows.batch.column(START)), self.schemas[0].field(len(self._keys)).type
+        starts, kind = self._starts(rows), self.schemas[0].field(len(self._keys)).type
         bounds = [to_array(edge, kind, None) for edge in (starts, starts + self._window.size_us)]
         keys = key_columns(rows.batch, self._keys, np.arange(rows.count))
         arrays = [*keys, *bounds, pa.array(ranks.astype(np.int32)), *(rows.batch.column(name) for name in self._rest)]
@@ -152,7 +164,7 @@ class Top(Late, Shown, Holding):
         """Once for all partitions that have left since the last epoch: copying for each of them would cost too much."""
         if self._gone:
             gone = np.array(sorted(self._gone), np.int32)
-            runs = [(level, run.take(np.flatnonzero(~np.isin(run.partition, gone)))) for level, run in self._runs]
+            runs = [(level, run.take(np.flatnonzero(~np.isin(run.rows.partition, gone)))) for level, run in self._runs]
             self._runs, self._frozen = [(level, run) for level, run in runs if run.count], None
             self._gone.clear()
 
@@ -161,7 +173,7 @@ class Top(Late, Shown, Holding):
         """All rows as of now."""
         self._forget_gone()
         if self._frozen is None:
-            self._frozen = HeldRows(tuple(run for _, run in self._runs), self._held_schema, self._first, NUMBER)
+            self._frozen = HeldRows(tuple(run for _, run in self._runs), self._held_schema, self._first)
         return self._frozen
 
     def capture(self, partition: int) -> Captured | None:
@@ -171,7 +183,7 @@ class Top(Late, Shown, Holding):
         self._forget_gone()
         rows = self._as_held(rows_from(state, partition))
         self._push(0, self._first(rows))
-        self._changes.installed(partition, integers_of(rows.batch.column(NUMBER)))
+        self._changes.installed(partition, rows.number)
 
     def divide(self, states: Sequence[bytes], groups: npt.NDArray[np.int32]) -> dict[int, bytes]:
         return divide_rows(states, groups)
@@ -186,13 +198,13 @@ class Top(Late, Shown, Holding):
         return self.schemas[0]
 
     def show(self, partition: int) -> pa.RecordBatch:
-        return self._ready(rows_of(self.capture(partition), partition, self._state_schema)).batch
+        return self._ready(rows_of(self.capture(partition), partition, self._held_schema)).batch
 
     def state_bytes(self) -> int:
-        return sum(held_bytes(run) for _, run in self._runs)
+        return sum(held_bytes(run.rows) + run.number.nbytes for _, run in self._runs)
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
-        held = bytes_by_partition([run for _, run in self._runs], partitions)
+        held = bytes_by_partition([run.rows for _, run in self._runs], partitions)
         held[np.isin(partitions, list(self._gone))] = 0
         return held
 

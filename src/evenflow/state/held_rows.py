@@ -108,24 +108,45 @@ def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
     return Rows(batch, partition, np.concatenate(hashes) if len(hashes) == len(pieces) else None)
 
 
-class HeldRows(Frozen):
-    """All rows that are held. settle: brings them into the one order that does not depend on how they lay. number: the column that has
-    their imprints, which is no part of the state."""
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """Some rows with their imprints beside them, int64 (n,)."""
 
-    def __init__(self, pieces: tuple[Rows, ...], schema: pa.Schema, settle: Callable[[Rows], Rows], number: str) -> None:
-        self._pieces, self._schema, self._settle, self._number = pieces, schema, settle, number
+    rows: Rows
+    number: Int64s
+
+    @property
+    def count(self) -> int:
+        return self.rows.count
+
+    def take(self, at: Int64s) -> Numbered:
+        return Numbered(self.rows.take(at), self.number[at])
+
+
+def join_numbered(pieces: Sequence[Numbered], schema: pa.Schema) -> Numbered:
+    """As `join_rows`."""
+    if len(pieces) == 1:
+        return pieces[0]
+    numbers = [np.empty(0, np.int64), *(piece.number for piece in pieces)]
+    return Numbered(join_rows([piece.rows for piece in pieces], schema), np.concatenate(numbers))
+
+
+class HeldRows(Frozen):
+    """All rows that are held. settle: brings them into the one order that does not depend on how they lay."""
+
+    def __init__(self, pieces: tuple[Numbered, ...], schema: pa.Schema, settle: Callable[[Numbered], Numbered]) -> None:
+        self._pieces, self._schema, self._settle = pieces, schema, settle
 
     def owners(self) -> Iterator[tuple[Int32s, tuple[()]]]:
-        return ((piece.partition, ()) for piece in self._pieces)
+        return ((piece.rows.partition, ()) for piece in self._pieces)
 
     @cached_property
     def _by_partition(self) -> tuple[Rows, Int64s, dict[int, tuple[int, int]]]:
         if not self._pieces:
             return Rows.empty(self._schema), np.empty(0, np.int64), {}
-        rows = self._settle(join_rows(self._pieces, self._schema))
-        rows = rows.take(np.argsort(rows.partition, kind="stable"))
-        numbers = rows.batch.column(self._number).to_numpy(zero_copy_only=False)
-        return Rows(rows.batch.drop_columns([self._number]), rows.partition, rows.hash), numbers, ranges(rows.partition)
+        held = self._settle(join_numbered(self._pieces, self._schema))
+        held = held.take(np.argsort(held.rows.partition, kind="stable"))
+        return held.rows, held.number, ranges(held.rows.partition)
 
     def imprints(self, partition: int) -> Int64s:
         _, numbers, places = self._by_partition
