@@ -40,6 +40,9 @@ def test_a_quality_of_service_is_data() -> None:
 def test_a_loss_that_is_not_concave_says_what_it_counts_as() -> None:
     (note,) = ef.qos(loss=[(0, 0), (0.5, 0.1), (1, 1)]).notes()
     assert "not concave" in note and "(0, 0), (1, 1)" in note
+    (note,) = ef.qos(loss=[(0.5, 0), (1, 1)]).notes()
+    assert "(0, 0), (1, 1)" in note
+    assert ef.qos(loss=[(0, 0), (0.5, 1)]).notes() == () == ef.qos(loss=[(0.1, 0.5), (0.5, 0.5)]).notes()
 
 
 @pytest.mark.parametrize(

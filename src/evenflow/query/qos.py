@@ -59,9 +59,10 @@ class Qos:
 
     def notes(self) -> tuple[str, ...]:
         """What somebody who drew the curves should know of how they are used."""
-        if self.loss.is_concave():
+        loss = self.loss.over(0.0, 1.0)
+        if loss.is_concave():
             return ()
-        used = ", ".join(f"({x:g}, {y:g})" for x, y in self.loss.hull().points)
+        used = ", ".join(f"({x:g}, {y:g})" for x, y in loss.hull().points)
         return (f"the loss curve is not concave, so that half a delivery may be worth less than none and all: it counts as {used}",)
 
     def text(self) -> list[str]:

@@ -71,6 +71,11 @@ class Curve:
             kept.append(point)
         return Curve(tuple(kept))
 
+    def over(self, low: float, high: float) -> Curve:
+        """The same between these two, with a point at each, level where it does not reach them. low: less than high."""
+        inside = [(x, y) for x, y in self.points if low < x < high]
+        return Curve(((low, self(low)), *inside, (high, self(high))))
+
     def _axes(self) -> tuple[list[float], list[float]]:
         return [x for x, _ in self.points], [y for _, y in self.points]
 

@@ -58,6 +58,35 @@ def test_a_linear_loss_starves_the_dear_output_and_the_default_does_not() -> Non
     assert solved(fork(loss=DEFAULT), {"s": 8_000}).delivered["dear"] > 0.1
 
 
+def pair(left: Curve, right: Curve) -> FlowNetwork:
+    """Two outputs, each behind a box that could do all of its rows if it were alone."""
+    return FlowNetwork(
+        {"s": Source(), "t": Source()},
+        {"a": {0: 0.01}, "b": {0: 0.01}},
+        (Arc("sa", "s", "a"), Arc("tb", "t", "b"), Arc("ao", "a", "left"), Arc("bo", "b", "right")),
+        {"left": Output(1, left), "right": Output(1, right)},
+        {0: 1.0},
+    )
+
+
+@pytest.mark.parametrize(
+    ("short", "whole", "other", "delivered"),
+    [
+        (((0, 0), (0.5, 1)), ((0, 0), (0.5, 1), (1, 1)), ((0, 0), (1, 1)), (0.5, 0.5)),
+        (((0.5, 0), (1, 1)), ((0, 0), (0.5, 0), (1, 1)), ((0, 0), (1, 1.5)), (0, 1)),
+    ],
+)
+def test_a_curve_is_level_where_it_has_no_points(short: object, whole: object, other: object, delivered: tuple[float, ...]) -> None:
+    """Goal: a curve and the one that says what it means beyond its ends make one plan, the best one."""
+    right = Curve.of(other)  # type: ignore[arg-type]
+    found, same = (
+        solved(pair(Curve.of(left), right), {"s": 100, "t": 100}, headroom=1)  # type: ignore[arg-type]
+        for left in (short, whole)
+    )
+    assert tuple(found.delivered.values()) == pytest.approx(delivered, abs=1e-6)
+    assert found.worth == pytest.approx(1.5) == same.worth and found.keeps == pytest.approx(same.keeps)
+
+
 def test_a_protected_output_is_whole_and_what_it_costs_is_told() -> None:
     found = solved(fork(protected=True), {"s": 1_800})
     assert found.delivered["dear"] == 1 and found.keeps["in"] == (1,) and found.how == "plan"

@@ -176,7 +176,7 @@ def _fit_into(network: FlowNetwork, whole: Any, program: Program, site: int, ove
 
 
 def _value(network: FlowNetwork, whole: Any, program: Program, name: str, output: Output, utility: int, possible: float) -> None:
-    """The output's utility is below every piece of the hull of its loss function."""
+    """The output's utility is below every piece of the hull of its loss function over all shares: where that has no points it is level."""
     classes = whole.shape[1]
     if possible <= 0:
         program.lower[utility] = program.upper[utility] = 0.0
@@ -184,7 +184,7 @@ def _value(network: FlowNetwork, whole: Any, program: Program, name: str, output
     shares = {
         place * classes + of: float(whole[place, of]) * output.worth[of] / possible for place in network.into(name) for of in range(classes)
     }
-    hull = output.loss.hull()
+    hull = output.loss.over(0.0, 1.0).hull()
     for (x, y), slope in zip(hull.points, hull.slopes()):
         program.at_most([(utility, 1.0), *((column, -slope * share) for column, share in shares.items())], y - slope * x)
     for column, share in shares.items():
