@@ -177,6 +177,104 @@ def test_blocks_of_a_window() -> None:
     assert sliding.block_us == 8 * 60_000_000 and sliding.time == "ts"
 
 
+def windows(*given: tuple[Any, ...], **more: Any) -> Any:
+    """Of one stream, which several boxes cut into windows: all they put out together."""
+
+    def draw(stream: Any) -> Any:
+        first, *others = (stream.group_by("user").window(*each, **more).agg(n="count(*)") for each in given)
+        for other in others:
+            other.to(ef.sinks.discard(), qos=WORTH)
+        return first
+
+    return draw
+
+
+@pytest.mark.parametrize("given", [(("1 hour", "10 minutes"), ("1 hour", "25 minutes")), (("8 hours",), ("1 hour", "25 minutes"))])
+def test_windows_of_one_box_beside_those_of_another_are_keys(given: Any) -> None:
+    assert at_source(windows(*given)).unit == "key" and at_source(windows(given[0], given[0])).unit == "window"
+
+
+def test_windows_that_begin_elsewhere_are_others() -> None:
+    def both(stream: Any) -> Any:
+        windows(("1 hour",))(stream).to(ef.sinks.discard(), qos=WORTH)
+        return windows(("1 hour",), start="30 minutes")(stream)
+
+    assert at_source(windows(("1 hour",), start="30 minutes")).start_us == 1_800_000_000
+    assert at_source(both).unit == "key"
+
+
+def test_a_block_has_the_same_windows_as_every_other() -> None:
+    found = at_source(windows(("1 hour", "25 minutes")))
+    assert found.block_us % found.slide_us == 0 and found.block_us >= 8 * found.size_us
+
+
+def joined_left(flow: ef.Dataflow, on: Any = "user") -> tuple[Any, Any, Any]:
+    left, right = orders(flow, "left"), orders(flow, "right")
+    condition = "l.ts between r.ts and r.ts + interval 5 seconds"
+    return left, right, left.join(right, on=on, condition=condition, how="left", suffix="_r")
+
+
+def of_both(flow: ef.Dataflow, one: str = "left", other: str = "right") -> list[tuple[str, tuple[str, ...]]]:
+    return [(unit.unit, unit.columns) for name in (one, other) if (unit := unit_of(flow.network, (name, 0)))]
+
+
+def test_a_join_whose_left_rows_must_all_come_misses_no_right_ones() -> None:
+    """Else left rows would come out without the partner that they had: a wrong row, and not a missing one."""
+    flow = ef.Dataflow("f")
+    left, _, joined = joined_left(flow)
+    joined.name("pairs").to(ef.sinks.discard(), qos=WORTH)
+    assert of_both(flow) == [("key", ("user",))] * 2
+    left.to(ef.sinks.discard(), name="all")
+    assert of_both(flow) == [("none", ())] * 2
+    assert "the inputs of 'pairs'" in unit_of(flow.network, ("right", 0)).because
+    assert "'all' is an output without qos" in unit_of(flow.network, ("right", 0)).because
+
+
+def test_what_must_come_far_above_a_join_is_seen() -> None:
+    flow = ef.Dataflow("f")
+    left, right = orders(flow, "left"), orders(flow, "right")
+    condition = "l.ts between r.ts and r.ts + interval 5 seconds"
+    few = left.where("item > 3").select("ts", "user as buyer")
+    few.join(right, condition=f"l.buyer = r.user and {condition}", how="left", suffix="_r").to(ef.sinks.discard(), qos=WORTH)
+    assert of_both(flow) == [("key", ("user",))] * 2
+    left.to(ef.sinks.discard())
+    assert of_both(flow) == [("none", ())] * 2
+
+
+def test_a_key_that_one_side_alone_can_have_is_no_unit() -> None:
+    """Sessions by a column of the right side: of the left one no part is whole then, so none of the right one is left out."""
+    flow = ef.Dataflow("f")
+    left, right = orders(flow, "left"), orders(flow, "right").select("ts", "user as buyer", "item as bought")
+    condition = "l.user = r.buyer and l.item = r.bought and l.ts between r.ts and r.ts + interval 5 seconds"
+    left.join(right, condition=condition, how="full", suffix="_r").group_by("buyer").session("1 minute").agg(n="count(*)").to(
+        ef.sinks.discard(), qos=WORTH
+    )
+    assert of_both(flow) == [("none", ())] * 2
+
+
+def test_both_sides_of_a_join_are_hashed_by_the_same() -> None:
+    flow = ef.Dataflow("f")
+    left, _, joined = joined_left(flow, ["user", "item"])
+    joined.to(ef.sinks.discard(), qos=WORTH)
+    assert of_both(flow) == [("key", ("user", "item"))] * 2
+    left.group_by("user").session("1 minute").agg(n="count(*)").to(ef.sinks.discard(), qos=WORTH)
+    assert of_both(flow) == [("key", ("user",))] * 2
+
+
+def test_windows_behind_a_union_are_whole_in_all_that_is_put_together() -> None:
+    flow = ef.Dataflow("f")
+    one, other = orders(flow, "one"), orders(flow, "other")
+    one.union(other).group_by("user").window("1 minute").agg(n="count(*)").to(ef.sinks.discard(), qos=WORTH)
+    assert of_both(flow, "one", "other") == [("window", ("user",))] * 2
+    third = orders(flow, "third")
+    other.union(third).to(ef.sinks.discard(), qos=WORTH)
+    assert of_both(flow, "one", "other") == [("window", ("user",))] * 2 and unit_of(flow.network, ("third", 0)).unit == "row"
+    other.group_by("user").session("1 minute").agg(n="count(*)").to(ef.sinks.discard(), qos=WORTH)
+    assert of_both(flow, "one", "other") == [("key", ("user",))] * 2
+    other.to(ef.sinks.discard())
+    assert of_both(flow, "one", "other") == [("none", ())] * 2
+
+
 def test_a_join_has_its_keys_whole_on_both_sides() -> None:
     flow = ef.Dataflow("f")
     right = orders(flow, "right").select("ts", "user as buyer", "item")

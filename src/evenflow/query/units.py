@@ -9,6 +9,10 @@
 
 What one box must have whole is traced up through those that pass its columns on. Where several keep state in a row, what they have in
 common stays whole: fewer columns make larger units, and without any column left nothing can be left out.
+
+What reaches a join, or state behind a union, from several sides must miss the same keys or windows on all of them: a left row whose partner
+was left out would come out alone, which is a wrong row and not a missing one. So the inputs of such a box have one unit, that which all
+the streams above them can have.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import Final, Literal
 
 from evenflow.plan.layout import Shed
 from evenflow.query.kinds import read
+from evenflow.query.kinds.join import Join
 from evenflow.query.kinds.kind import Need
 from evenflow.query.kinds.sink import Sink
 from evenflow.query.lineage import Stream, passed_on, value_of
@@ -32,14 +37,25 @@ SLIDES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """columns: that are hashed, names at this stream. time, block_us: of windows. because: the box that needs it, and what of it; empty
-    for rows."""
+    """columns: that are hashed as a set, since two sides of a join may have them in another order; names at this stream. time, size_us,
+    slide_us, start_us: of the windows of one box, see `TimeWindow`. because: the box that needs it, and what of it; empty for rows."""
 
     unit: Literal["row", "window", "key", "none"]
     columns: tuple[str, ...] = ()
     because: str = ""
     time: str | None = None
-    block_us: int = 0
+    size_us: int = 0
+    slide_us: int = 0
+    start_us: int = 0
+
+    @property
+    def block_us(self) -> int:
+        """B: what is left out are windows that begin in [start + n B, start + n B + B), all of a group or none. So B is a multiple of the
+        slide. A row goes on if one of its windows does; where they slide, the first windows of a block that is left out see such rows
+        of the block before it, and must not be put out."""
+        if self.slide_us == self.size_us:
+            return self.slide_us
+        return -(-SLIDES * self.size_us // self.slide_us) * self.slide_us
 
     def text(self) -> str:
         """As a plan shows it."""
@@ -53,20 +69,21 @@ ROWS: Final = Unit("row")
 
 def units(network: Network) -> Mapping[tuple[Stream, str], Unit]:
     """By stream and the box that reads it, what may be left out of what that box reads."""
-    found: dict[tuple[Stream, str], Unit] = {}
-    for box in reversed(network.boxes):
-        for number, stream in enumerate(box.inputs):
-            needs = [_own(network, box, number)]
-            needs += [_traced(network, box, port, number, found[(box.name, port), reader.name]) for port, reader in _readers(network, box)]
-            unit = _combined([each for each in needs if each.unit != "row"])
-            before = found.get((stream, box.name))
-            found[stream, box.name] = unit if before is None else _combined([each for each in (before, unit) if each.unit != "row"])
-    return found
+    bounds: dict[str, Bound] = {}
+    while True:
+        found = _passed_up(network, bounds)
+        tighter = {box.name: bound for box in network.boxes if (bound := _bound(network, box, found)) is not None}
+        if {name: bound[:2] for name, bound in tighter.items()} == {name: bound[:2] for name, bound in bounds.items()}:
+            return found
+        bounds = tighter  # Units only grow from one round to the next, so there is a last one.
 
 
 def unit_of(network: Network, stream: Stream) -> Unit:
     """What may be left out of a stream for all who read it together."""
-    of_all = units(network)
+    return _of_readers(network, stream, units(network))
+
+
+def _of_readers(network: Network, stream: Stream, of_all: Mapping[tuple[Stream, str], Unit]) -> Unit:
     return _combined([of_all[stream, box.name] for box in network.readers(*stream) if of_all[stream, box.name].unit != "row"])
 
 
@@ -133,6 +150,23 @@ def _of_sink(box: Box) -> Sink:
     return kind
 
 
+# ------------------------------------------------ from outputs to sources
+
+
+def _passed_up(network: Network, bounds: Mapping[str, Bound]) -> dict[tuple[Stream, str], Unit]:
+    found: dict[tuple[Stream, str], Unit] = {}
+    for box in reversed(network.boxes):
+        for number, stream in enumerate(box.inputs):
+            needs = [_own(network, box, number)]
+            needs += [_traced(network, box, port, number, found[(box.name, port), reader.name]) for port, reader in _readers(network, box)]
+            unit = _combined([each for each in needs if each.unit != "row"])
+            if box.name in bounds:
+                unit = _bounded(box, number, unit, bounds[box.name])
+            before = found.get((stream, box.name))
+            found[stream, box.name] = unit if before is None else _combined([each for each in (before, unit) if each.unit != "row"])
+    return found
+
+
 def _readers(network: Network, box: Box) -> list[tuple[int, Box]]:
     return [(port, reader) for reader in network.readers(box.name) for up, port in reader.inputs if up == box.name]
 
@@ -148,8 +182,7 @@ def _own(network: Network, box: Box, number: int) -> Unit:
 
 
 def _of(box: Box, need: Need) -> Unit:
-    block_us = need.slide_us if need.slide_us == need.size_us else SLIDES * need.size_us
-    return Unit(need.unit, need.columns, f"{box.name!r} has {need.why}", need.time, block_us)
+    return Unit(need.unit, need.columns, f"{box.name!r} has {need.why}", need.time, need.size_us, need.slide_us, need.start_us)
 
 
 def _traced(network: Network, box: Box, port: int, number: int, below: Unit) -> Unit:
@@ -161,7 +194,7 @@ def _traced(network: Network, box: Box, port: int, number: int, below: Unit) -> 
         time = None if below.time is None else _at(network, box, port, number, below.time)
         if time is not None:
             return replace(below, columns=columns, time=time)
-        below = replace(below, unit="key", time=None, block_us=0)
+        below = Unit("key", below.columns, below.because)
     return replace(below, columns=columns) if columns else _nothing(below, box)
 
 
@@ -186,7 +219,72 @@ def _combined(needs: list[Unit]) -> Unit:
 
 
 def _same(one: Unit, other: Unit) -> bool:
-    return (one.unit, one.columns, one.time, one.block_us) == (other.unit, other.columns, other.time, other.block_us)
+    return replace(one, because="") == replace(other, because="")
+
+
+# ------------------------------------------------ between the inputs of a box
+
+Bound = tuple[Literal["window", "key", "none"], frozenset[str], str]
+"""What all inputs of a box can have: the unit, the names of its columns for the box (see `_names`), and why it is no finer."""
+
+
+def _bound(network: Network, box: Box, of_all: Mapping[tuple[Stream, str], Unit]) -> Bound | None:
+    """None if its inputs need not miss the same."""
+    given = [of_all[stream, box.name] for stream in box.inputs]
+    if len(given) < 2 or all(unit.unit == "row" for unit in given):
+        return None
+    bounds: list[Bound] = []
+    for number, (stream, unit) in enumerate(zip(box.inputs, given, strict=True)):
+        kind, kept, because = _entering(network, stream, unit, {column: column for column in unit.columns}, of_all)
+        names = _names(box, number)
+        bounds.append((kind, frozenset(names.get(column, column) for column in kept), because))
+    common = frozenset.intersection(*(names for _, names, _ in bounds))
+    coarsest = min(bounds, key=lambda bound: (("none", "key", "window").index(bound[0]), len(bound[1])))
+    kind = "key" if coarsest[0] == "window" and any(names != common for _, names, _ in bounds) else coarsest[0]
+    return ("none" if kind == "key" and not common else kind), common, coarsest[2]
+
+
+def _entering(network: Network, stream: Stream, unit: Unit, columns: Mapping[str, str], of_all: Mapping[tuple[Stream, str], Unit]) -> Bound:
+    """What all the streams can have above one that a box reads, as the box names it. columns: of `stream`, by those names."""
+    here = _of_readers(network, stream, of_all)
+    if unit.unit not in ("window", "key") or here.unit not in ("window", "key"):
+        return "none", frozenset(), here.because if here.unit == "none" else unit.because
+    kept = {name: column for name, column in columns.items() if column in here.columns}
+    kind: Literal["window", "key"] = "window" if unit.unit == "window" == here.unit else "key"
+    because = here.because
+    box = network.box(stream[0])
+    for number, up in enumerate(box.inputs):
+        above = {name: of for name, column in kept.items() if (of := _at(network, box, stream[1], number, column)) is not None}
+        above_kind, names, why = _entering(network, up, replace(unit, unit=kind), above, of_all)
+        if above_kind == "none":
+            return "none", frozenset(), why
+        if above_kind != kind or len(names) < len(kept):
+            because = why
+        kind, kept = above_kind, {name: column for name, column in kept.items() if name in names}
+    return kind, frozenset(kept), because
+
+
+def _bounded(box: Box, number: int, unit: Unit, bound: Bound) -> Unit:
+    """A unit of an input of a box that is one for all its inputs."""
+    kind, common, why = bound
+    if unit.unit == "none":
+        return unit
+    names = _names(box, number)
+    columns = tuple(column for column in unit.columns if names.get(column, column) in common)
+    because = unit.because if why == unit.because else f"the inputs of {box.name!r} miss the same or nothing, and {why}"
+    if kind == "none" or (kind == "key" and not columns):
+        return Unit("none", because=because)
+    if unit.unit == kind:
+        return unit if columns == unit.columns else replace(unit, columns=columns, because=because)
+    return Unit("key", columns, because)
+
+
+def _names(box: Box, number: int) -> Mapping[str, str]:
+    """What a box that compares its inputs calls their columns; others call them as they are."""
+    kind = read(box.kind, box.params)
+    if not isinstance(kind, Join):
+        return {}
+    return {key: f"key {place}" for place, key in enumerate(kind.join.right_keys if number else kind.join.left_keys)}
 
 
 __all__ = ["ROWS", "Unit", "protected", "sheds", "unit_of", "units", "units_text"]

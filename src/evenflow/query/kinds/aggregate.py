@@ -157,7 +157,7 @@ class Aggregate(KeyedKind):
             return of_keys(self.keys, "sessions" if isinstance(window, SessionWindow) else "windows of rows")
         if not window.final:
             return Need("none", (), "windows that come several times")
-        return Need("window", tuple(self.keys), "windows of time", window.column, window.size_us, window.slide_us)
+        return Need("window", tuple(self.keys), "windows of time", window.column, window.size_us, window.slide_us, window.start_us)
 
     def text(self) -> list[str]:
         changes = ["as a changelog"] if self.mode == "changelog" else []

@@ -30,8 +30,8 @@ Origins = tuple[tuple[int, str], ...]
 @dataclass(frozen=True, slots=True)
 class Need:
     """What a box that keeps state must have whole, or not at all: rows of one window of a group, or all rows of a key. unit: "none" if it
-    can do without no row. columns: of its input, the group or the key. time, size_us, slide_us: of windows. why: what it does that needs
-    that."""
+    can do without no row. columns: of its input, the group or the key. time, size_us, slide_us, start_us: of windows. why: what it does
+    that needs that."""
 
     unit: Literal["window", "key", "none"]
     columns: tuple[str, ...]
@@ -39,6 +39,7 @@ class Need:
     time: str | None = None
     size_us: int = 0
     slide_us: int = 0
+    start_us: int = 0
 
 
 def of_keys(keys: Sequence[str], why: str) -> Need:
