@@ -111,7 +111,8 @@ def test_many_different_stacks_are_bounded(monkeypatch) -> None:  # type: ignore
 
     with threads(deeper):
         found = sampled(0.5)
-    assert len(found.stacks) < 20 and any(stack.frames[-1] == OTHERS for stack in found.stacks)
+    mine = [stack for stack in found.stacks if stack.frames[0] == "thread test-0"]
+    assert len(mine) <= 4 and any(stack.frames[-1] == OTHERS for stack in mine)
     assert max(len(stack.frames) for stack in found.stacks) <= 130
 
 

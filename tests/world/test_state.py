@@ -30,7 +30,7 @@ from evenflow.store.opening import open_store
 from evenflow.world.locations.checkpoints import Checkpoints
 
 pytestmark = [pytest.mark.timeout(240)]
-ROWS, KEYS, PARTITIONS, RATE = 24_000, 40, 2, 3_000
+ROWS, KEYS, PARTITIONS, RATE = 120_000, 40, 2, 3_000
 DAY = timedelta(days=1)
 Made = list[dict[str, Any]]
 
