@@ -237,7 +237,6 @@ def test_sql_in_complete_mode_sorts_and_cuts() -> None:
         ("SELECT k FROM t", "complete", "here is none; use append mode"),
         ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, '1 minute')", "update", "column 39: a session comes once"),
         ("SELECT max(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", "changelog", r"max\(n\) of a changelog would have to know"),
-        ("SELECT k, count(*) AS n FROM t GROUP BY k UNION ALL SELECT k, v FROM t", "changelog", "two queries into two sinks"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY n + 1", "complete", "sorted by names of its columns"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k LIMIT 1 + 1", "complete", "LIMIT takes a number"),
         ("SELECT k FROM t", "whole", "output_mode is 'whole'; it must be one of append, update, changelog, complete"),
