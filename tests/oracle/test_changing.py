@@ -152,6 +152,7 @@ SETS = {
     "each once": "SELECT kind AS k, who FROM orders WHERE price < 300 UNION SELECT town, id FROM people",
     "each once, of groups": """
         SELECT who, count(*) AS c FROM orders GROUP BY who UNION SELECT id, CAST(town AS BIGINT) FROM people""",
+    "groups and rows": "SELECT who, count(*) AS c FROM orders GROUP BY who UNION ALL SELECT id, town FROM people",
     "in both": "SELECT kind, part FROM orders AS o JOIN items AS i ON o.id = i.of INTERSECT SELECT town, id FROM people",
     "in both, of nulls": "SELECT who FROM orders INTERSECT SELECT town FROM people",
     "in one only": "SELECT who, kind FROM orders EXCEPT SELECT id, town FROM people",
