@@ -112,6 +112,16 @@ def test_shedding_prints_the_papers_table_and_its_best_plan(capfd: pytest.Captur
         ({"sources": {"input 1": {"rate": "1/0"}, "input 2": {"rate": 1}}}, "'1/0'"),
         ({"boxes": {"A1": {"site": "C", "cost_s": 1, "reads": "input 1"}}}, "'C', which is not among the sites"),
         ({"speed": 3}, "no 'speed'"),
+        ({"headroom": "1e99999999"}, "headroom is '1e99999999'"),
+        ({"headroom": "9" * 100}, "headroom"),
+        ({"headroom": 10**400}, "headroom"),
+        ({"outputs": {"o": {"reads": "B1", "loss": [[0, 0], [1, 10**400]]}}}, "a utility in the loss"),
+        ({"outputs": {"o": {"reads": "B1", "loss": ["01", "23"]}}}, "give points"),
+        ({"outputs": {"o": {"reads": "B1", "loss": [[-5, 0], [1, 1]]}}}, "a share in the loss"),
+        ({"outputs": {"o": {"reads": "B1", "loss": [[0, 0], [7, 9]]}}}, "shares from 0 to 1"),
+        ({"outputs": {"o": {"reads": "B1", "protected": "no"}}}, "true or false"),
+        ({"outputs": {"A1": {"reads": "B1"}}}, "the name of two things"),
+        ({"outputs": {"o": {"reads": ["B1", "B1"]}}}, "twice"),
     ],
 )
 def test_an_overload_that_is_wrong_says_where(change: dict[str, Any], says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +130,13 @@ def test_an_overload_that_is_wrong_says_where(change: dict[str, Any], says: str,
     assert run("shedding", str(path), "--json") == 2
     error = json.loads(capfd.readouterr().out)["error"]
     assert error["type"] == "PolicyError" and says in error["message"] and str(path) in error["message"]
+
+
+def test_an_overload_that_is_too_deep_is_no_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "overload.json"
+    path.write_text("[" * 100_000)
+    assert run("shedding", str(path), "--json") == 2
+    assert json.loads(capfd.readouterr().out)["error"]["type"] == "PolicyError"
 
 
 def test_shedding_takes_no_thresholds(capfd: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.errors import QosError
+from evenflow.errors import QosError, QueryError
 from evenflow.plan.layout import Shed
 from evenflow.query.export import to_python
 from evenflow.query.lineage import value_of
@@ -63,6 +64,9 @@ def test_a_loss_that_is_not_concave_says_what_it_counts_as() -> None:
         ({"weight": 0}, "weight", "above 0"),
         ({"weight": float("inf")}, "weight", "above 0"),
         ({"weight": True}, "weight", "above 0"),
+        ({"weight": 10**400}, "weight", "above 0"),
+        ({"loss": [(0, 0), (1, 10**400)]}, "loss", "too large"),
+        ({"value": ("amount", [(0, 1), (1, 10**400)])}, "value", "too large"),
     ],
 )
 def test_curves_that_cannot_be(given: dict[str, Any], parameter: str, says: str) -> None:
@@ -130,6 +134,34 @@ def test_it_is_saved_and_read_again_and_said() -> None:
     plain = ef.Dataflow("f")
     orders(plain).to(ef.sinks.discard(), name="out")
     assert "qos" not in plain.to_json()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"weight": -1}, "weight"),
+        ({"weight": "x"}, "weight"),
+        ({"weight": None}, "weight"),
+        ({"loss": None}, "no curve"),
+        ({"value": None}, "a column and its points"),
+        ({"column": None}, "a column and its points"),
+        ({"latency": [[0, 0], [9, 1]]}, "rises with age"),
+        ({"loss": [[0, 1], [1, 0]]}, "falls"),
+        ({"loss": [[0, -7], [1, 1]]}, "below 0"),
+        ({"loss": [[0, 0], [5, 1]]}, "from 0 to 1"),
+        ({"loss": [[0, "x"], [1, 1]]}, "cannot be made"),
+    ],
+)
+def test_what_is_read_is_judged_as_what_is_drawn(change: dict[str, Any], says: str) -> None:
+    flow = ef.Dataflow("f")
+    orders(flow).to(ef.sinks.discard(), qos=ef.qos(latency=[("1 s", 1), ("2 s", 0)], value=("amount", [(0, 0), (9, 1)])), name="out")
+    data = json.loads(flow.to_json())
+    [given] = [box["params"]["qos"]["with"] for box in data["boxes"] if box["name"] == "out"]
+    curve = given["value"]
+    for key, value in change.items():
+        given[key] = json.loads(json.dumps(curve)) | {"with": {"points": value}} if isinstance(value, list) else value
+    with pytest.raises(QueryError, match=f"(?s)box 'out'.*{says}"):
+        ef.Dataflow.from_json(json.dumps(data))
 
 
 # ------------------------------------------------ units

@@ -10,7 +10,7 @@ Each factor is piecewise linear, and level beyond its ends. An output without an
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,13 +30,29 @@ Points = Sequence[tuple[Any, float]]
 @dataclass(frozen=True, slots=True)
 class Qos:
     """latency: utility over age in microseconds, or None: age does not matter. loss: over the share that is delivered. column, value:
-    utility over a number in each row, or None: all are worth the same. weight: beside other outputs."""
+    utility over a number in each row, or None: all are worth the same. weight: beside other outputs. Raises QosError for what cannot be."""
 
     latency: Curve | None = None
     loss: Curve = DEFAULT_LOSS
     column: str | None = None
     value: Curve | None = None
     weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        _judge_weight(self.weight)
+        for what, curve in (("latency", self.latency), ("loss", self.loss), ("value", self.value)):
+            if not isinstance(curve, Curve) and (curve is not None or what == "loss"):
+                raise QosError(f"qos: {what} is {curve!r:.60} and no curve").about(what)
+            if curve is not None and any(y < 0 for _, y in curve.points):
+                raise QosError(f"qos: {what} has a utility below 0, {_told(curve.points)}; what is worth nothing is 0").about(what)
+        if self.latency is not None and not self.latency.falls():
+            told = _told(self.latency.points)
+            raise QosError(f"qos: latency rises with age, {told}; an older answer is never worth more: let the points fall").about(
+                "latency"
+            )
+        _judge_loss(self.loss)
+        if (self.column is None) != (self.value is None) or not isinstance(self.column, str | None):
+            raise QosError(f"qos: value is a column and its points, not {self.column!r:.40} and {self.value!r:.40}").about("value")
 
     @property
     def patience_us(self) -> int | None:
@@ -84,11 +100,22 @@ def qos(*, latency: Points | None = None, loss: Points | None = None, value: tup
     it must rise; default (0, 0), (0.25, 0.5), (1, 1). value: a column and (value, utility) points. weight: how much the output counts
     beside others. Raises QosError that says which is wrong.
     """
-    with about("weight"):
-        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight < math.inf:
-            raise QosError(f"qos: weight is {weight!r:.40}; it must be a number above 0, such as 2")
+    _judge_weight(weight)
     column, worth = _value(value)
     return Qos(_latency(latency), _loss(loss), column, worth, float(weight))
+
+
+def _judge_weight(weight: Any) -> None:
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= sys.float_info.max:
+        told = "an int that is too large" if isinstance(weight, int) and weight > 0 else f"{weight!r:.40}"
+        raise QosError(f"qos: weight is {told}; it must be a number above 0, such as 2").about("weight")
+
+
+def _judge_loss(loss: Curve) -> None:
+    if loss.points[0][0] < 0 or loss.points[-1][0] > 1:
+        raise QosError(f"qos: loss is over shares from 0 to 1, not {_told(loss.points)}; 0.5 is half of the results").about("loss")
+    if not loss.rises():
+        raise QosError(f"qos: loss falls where more is delivered, {_told(loss.points)}; let the points rise with the share").about("loss")
 
 
 def _latency(points: Points | None) -> Curve | None:
@@ -105,12 +132,7 @@ def _loss(points: Points | None) -> Curve:
     if points is None:
         return DEFAULT_LOSS
     with about("loss"):
-        found = _curve("loss", _pairs("loss", points))
-        if found.points[0][0] < 0 or found.points[-1][0] > 1:
-            raise QosError(f"qos: loss is over shares from 0 to 1, not {_told(points)}; 0.5 is half of the results")
-        if not found.rises():
-            raise QosError(f"qos: loss falls where more is delivered, {_told(points)}; let the points rise with the share")
-        return found
+        return _curve("loss", _pairs("loss", points))
 
 
 def _value(given: tuple[str, Points] | None) -> tuple[str | None, Curve | None]:
@@ -135,6 +157,8 @@ def _curve(what: str, points: list[tuple[Any, Any]]) -> Curve:
         raise QosError(f"qos: {what} has a utility below 0, {_told(points)}; what is worth nothing is 0")
     try:
         return Curve.of(points)
+    except OverflowError:
+        raise QosError(f"qos: {what} has a number that is too large for a curve") from None
     except ValueError as error:
         raise QosError(f"qos: {what} is no curve, {error}: {_told(points)}") from None
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import CodeNotAllowed, EvenflowError, QueryError
+from evenflow.errors import CodeNotAllowed, EvenflowError, QosError, QueryError
 from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.check import check_network
 from evenflow.query.faults import about
@@ -300,7 +300,15 @@ def _of_kind(kind: str, fields: Mapping[str, Any], box: str, consent: Consent) -
     if kind not in KINDS:
         raise QueryError(f"box {box!r}: an object of unknown kind {kind!r}; load it with the Evenflow that saved it")
     made: Any = getattr(importlib.import_module(KINDS[kind]), kind)
-    return made(**{key: _decode(value, box, consent) for key, value in fields.items()})
+    given = {key: _decode(value, box, consent) for key, value in fields.items()}
+    try:
+        return made(**given)
+    except QosError as error:
+        raise QosError(f"box {box!r}: {error}").of(error) from None
+    except (TypeError, ValueError) as error:
+        if isinstance(error, QueryError):
+            raise
+        raise QueryError(f"box {box!r}: its {kind} cannot be made as it is saved: {error}") from error
 
 
 def _pickled(value: Any, box: str) -> dict[str, Any]:

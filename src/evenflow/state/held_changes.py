@@ -20,6 +20,9 @@ from evenflow.state.held_rows import Frozen
 from evenflow.state.lineages import NOWHERE, Lineages, Point
 from evenflow.stream.arrays import Bools, Int64s
 
+MOST: Final = 0.75
+"""Changes that have more of a partition's rows than this are written as all of its rows: what went before is then needed no more."""
+
 _LENGTHS: Final = struct.Struct("<qq")
 
 Imprints = tuple[Int64s, ...]
@@ -75,10 +78,11 @@ class HeldPart:
             kept = tuple(np.isin(old, now) for old, now in zip(before, imprints, strict=True))
             new = tuple(~np.isin(now, old) for old, now in zip(before, imprints, strict=True))
             sides = zip(before, imprints, kept, new, strict=True)
-            if all(np.array_equal(old[stay], now[~come]) for old, now, stay, come in sides):
+            few_stay = sum(int(bits.sum()) for bits in new) >= MOST * sum(counts)
+            if not few_stay and all(np.array_equal(old[stay], now[~come]) for old, now, stay, come in sides):
                 since = self.since[partition].epoch
                 return HeldPartition(partition, since, self._bytes(partition, new), counts, kept, new)
-        # Rows that stayed lie in another order than before, or there is nothing to add them to.
+        # Hardly any row stayed, or those that did lie in another order than before, or there is nothing to add them to.
         return HeldPartition(partition, -1, self._bytes(partition, tuple(np.ones(count, np.bool_) for count in counts)), counts)
 
     def _bytes(self, partition: int, wanted: Sequence[Bools]) -> bytes:

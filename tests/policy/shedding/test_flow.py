@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from evenflow.errors import PolicyError
@@ -148,3 +151,21 @@ def test_numbers_and_arcs_that_cannot_be() -> None:
         FlowNetwork({"s": Source()}, {}, (), {}, {0: 0})
     with pytest.raises(PolicyError, match="classes of rows"):
         FlowNetwork({"s": Source((0.5, 0.5))}, {}, (), {"o": Output()}, {0: 1})
+
+
+@pytest.mark.parametrize("cost", [1e10, 1e200])
+def test_numbers_that_are_too_far_apart_are_an_error_and_not_a_plan_that_was_late(cost: float) -> None:
+    network = FlowNetwork(
+        {"s": Source()}, {"b": {0: cost}}, (Arc("in", "s", "b"), Arc("out", "b", "o")), {"o": Output()}, {0: 1.0}
+    )  # fmt: skip
+    with pytest.raises(PolicyError, match="units"):
+        solve(network, {"s": cost})
+
+
+def test_a_plan_is_found_where_others_have_used_the_solver_before() -> None:
+    """Goal: whoever has used it with other threads, the default included, takes no plan from us. Method: a process of its own, since the
+    solver has one scheduler in each."""
+    code = "import highspy; h = highspy.Highs(); h.setOptionValue('output_flag', False); h.addVar(0, 1); h.run()\n"
+    code += "from evenflow.policy.shedding.highs import Program; print(Program([1.0], [0.0], [1.0]).solved())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.split()[-1] == "[1.]"

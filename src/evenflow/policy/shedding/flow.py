@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
+from evenflow.errors import PolicyError
 from evenflow.policy.shedding.highs import UNBOUNDED, Program
 from evenflow.policy.shedding.network import FlowNetwork, Output
 
@@ -54,11 +55,18 @@ def solve(network: FlowNetwork, rates: Mapping[str, float], *, headroom: float =
     """The plan for these rates (rows per second offered by each source); None if it was not found within `limit_s`.
 
     Whoever gets None goes on with what was there: the reflex at ingress needs no plan. Cost: some ms at a hundred arcs. Raises
-    PolicyError for rates and costs that cannot be.
+    PolicyError for rates and costs that cannot be, or are too far apart.
     """
+    with np.errstate(all="ignore"):
+        return _solved(network, rates, headroom, limit_s)
+
+
+def _solved(network: FlowNetwork, rates: Mapping[str, float], headroom: float, limit_s: float | None) -> Shedding | None:
     whole = np.array(network.flowing(rates), np.float64).reshape(len(network.arcs), network.classes)
     reading = _reading(network, rates)
     everything = _answer(network, whole, np.ones_like(whole), reading, headroom)
+    if not np.isfinite([*whole.ravel(), *everything.loads.values(), everything.worth]).all():
+        raise PolicyError("shedding: costs, rates or weights are so large that loads cannot be told; check their units")
     if not everything.over:
         return everything
     found = _program(network, whole, reading, headroom).solved(limit_s)

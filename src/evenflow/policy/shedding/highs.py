@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from evenflow.errors import PolicyError
 from evenflow.stream.arrays import Floats
 
 Row = Sequence[tuple[int, float]]
@@ -38,16 +39,24 @@ class Program:
         self.most.append(value)
 
     def solved(self, limit_s: float | None = None) -> Floats | None:
-        """x; None if none was found, because there is none or within `limit_s`. One thread; nothing is printed."""
+        """x; None if none was found within `limit_s`. Nothing is printed.
+
+        Raises PolicyError if there is none, or its numbers are too far apart for the solver. How many threads the solver may have is not
+        said: it has one scheduler per process, and refuses to work with another number than it was first used with, by whomever.
+        """
         import highspy
 
         solver: Any = highspy._core._Highs()
-        for option, value in (("output_flag", False), ("threads", 1), *((("time_limit", limit_s),) if limit_s is not None else ())):
+        for option, value in (("output_flag", False), ("parallel", "off"), *((("time_limit", limit_s),) if limit_s is not None else ())):
             solver.setOptionValue(option, value)
-        solver.passModel(self._model(highspy))
-        solver.run()
-        if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if solver.passModel(self._model(highspy)) == highspy.HighsStatus.kError:
+            raise PolicyError("shedding: costs, rates and capacities are too far apart to be weighed; check their units")
+        failed = solver.run() == highspy.HighsStatus.kError
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kTimeLimit:
             return None
+        if failed or status != highspy.HighsModelStatus.kOptimal:
+            raise PolicyError(f"shedding: the solver finds no plan ({solver.modelStatusToString(status)}); check the numbers' units")
         return np.array(solver.getSolution().col_value, np.float64)
 
     def _model(self, highspy: Any) -> Any:

@@ -30,6 +30,10 @@ KEYS: Final = {
 }
 
 
+LONGEST: Final = 60
+"""Of a number in quotes, characters."""
+
+
 @dataclass(frozen=True, slots=True)
 class Overload:
     """sites: their names by number. rates: offered, rows per second by source. alternatives: what else might be let in."""
@@ -46,13 +50,14 @@ def overload_from_json(text: str) -> Overload:
     """Raises PolicyError that says what is missing or wrong."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"the overload is no JSON ({error}); examples/overload.json shows the form") from None
     whole = _object(data, "an overload", "file")
     sites = _named(whole, "sites")
     sources = {name: _object(each, f"source {name!r}", "source") for name, each in _named(whole, "sources").items()}
     boxes = {name: _object(each, f"box {name!r}", "box") for name, each in _named(whole, "boxes").items()}
     outputs = {name: _object(each, f"output {name!r}", "output") for name, each in _named(whole, "outputs").items()}
+    _once(sources, boxes, outputs)
     numbers = {name: number for number, name in enumerate(sites)}
     arcs = []
     for name, each in {**boxes, **outputs}.items():
@@ -90,12 +95,25 @@ def _number(given: Any, what: str) -> float:
     try:
         if isinstance(given, bool) or not isinstance(given, int | float | str):
             raise ValueError
-        found = float(Fraction(given)) if isinstance(given, str) else float(given)
+        found = _of_text(given) if isinstance(given, str) else float(given)
         if not 0 <= found < float("inf"):
             raise ValueError
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, OverflowError, ZeroDivisionError):
         raise PolicyError(f'{what} is {given!r:.40}; it must be a number of at least 0, or a fraction such as "1/3"') from None
     return found
+
+
+def _of_text(text: str) -> float:
+    """Raises ValueError. A fraction with an exponent would be worked out in full, however many digits that has."""
+    if len(text) > LONGEST:
+        raise ValueError
+    return float(text) if "e" in text.lower() else float(Fraction(text))
+
+
+def _once(*named: Mapping[str, Any]) -> None:
+    names = [name for each in named for name in each]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise PolicyError(f"{twice[0]!r} is the name of two things; sources, boxes and outputs have names of their own")
 
 
 def _reads(name: str, each: Mapping[str, Any]) -> list[str]:
@@ -103,6 +121,8 @@ def _reads(name: str, each: Mapping[str, Any]) -> list[str]:
     found = [given] if isinstance(given, str) else given
     if not isinstance(found, list) or not found or not all(isinstance(up, str) for up in found):
         raise PolicyError(f"{name!r} reads {given!r:.40}; name a source or a box, or a list of them")
+    if len(set(found)) < len(found):
+        raise PolicyError(f"{name!r} reads {given!r:.40}, one of them twice; name each once")
     return found
 
 
@@ -121,15 +141,27 @@ def _reading(name: str, each: Mapping[str, Any], numbers: Mapping[str, int]) -> 
 
 def _output(name: str, each: Mapping[str, Any]) -> Output:
     weight = _number(each.get("weight", 1), f"weight of output {name!r}")
+    protected = each.get("protected", False)
+    if not isinstance(protected, bool):
+        raise PolicyError(f"protected of output {name!r} is {protected!r:.40}; it is true or false")
     if "loss" not in each:
-        return Output(weight, LINEAR, protected=bool(each.get("protected", False)), per_row=True)
+        return Output(weight, LINEAR, protected=protected, per_row=True)
     try:
-        loss = Curve.of(each["loss"])
-    except (TypeError, ValueError) as error:
+        loss = Curve.of(_points(each["loss"], f"loss of output {name!r}"))
+    except ValueError as error:
         raise PolicyError(f"loss of output {name!r} is no curve ({error}); give points such as [[0, 0], [0.25, 0.5], [1, 1]]") from None
     if not loss.rises():
         raise PolicyError(f"loss of output {name!r} falls where more is delivered; its points must rise with the share")
-    return Output(weight, loss, protected=bool(each.get("protected", False)))
+    return Output(weight, loss, protected=protected)
+
+
+def _points(given: Any, what: str) -> list[tuple[float, float]]:
+    if not isinstance(given, list) or not all(isinstance(point, list) and len(point) == 2 for point in given):
+        raise PolicyError(f"{what} is {given!r:.40}; give points such as [[0, 0], [0.25, 0.5], [1, 1]]")
+    points = [(_number(x, f"a share in the {what}"), _number(y, f"a utility in the {what}")) for x, y in given]
+    if any(x > 1 for x, _ in points):
+        raise PolicyError(f"{what} is over shares from 0 to 1; 0.5 is half of the results")
+    return points
 
 
 def _alternatives(whole: Mapping[str, Any], sources: Mapping[str, Any]) -> tuple[Mapping[str, float], ...]:
