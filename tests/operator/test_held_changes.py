@@ -215,3 +215,24 @@ def test_state_that_turns_over_between_checkpoints_is_not_named_by_many_objects(
     written = sum(link.stored.bytes for link in new)
     assert sum(held.values()) > 300
     assert sum(link.stored.bytes for link in chain) <= 2 * written
+
+
+def test_the_bytes_of_all_partitions_do_not_cost_all_rows_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what is put together of the runs is put together once. Method: count the numbers that numpy does so with."""
+    operator, stream, many, handled = order(), Stream(6), 64, 0
+    for _ in range(3):
+        rows, tick = stream.rows(1000)
+        owners = (np.arange(1000) % many).astype(np.int32)
+        operator.process(Rows(rows.batch, owners, rows.hash), tick)
+    concatenate = np.concatenate
+
+    def counted(arrays: Sequence[np.ndarray], *args: int, **options: int) -> np.ndarray:
+        nonlocal handled
+        found = concatenate(arrays, *args, **options)
+        handled += found.size
+        return found
+
+    monkeypatch.setattr(np, "concatenate", counted)
+    captured = [operator.capture(partition) for partition in range(many)]
+    assert all(len(snapshot.to_bytes()) for snapshot in captured if snapshot is not None) and None not in captured
+    assert 0 < handled <= 6 * 3000

@@ -209,15 +209,32 @@ class _Frozen(Frozen):
         self._runs, self._tie_break = runs, tie_break
 
     @cached_property
-    def _held(self) -> tuple[list[Piece], Int64s, dict[int, tuple[int, int]]]:
-        """The living rows in pieces; their places there, one piece after the other, by partition, time and arrival; and where those of each
-        partition begin and end."""
-        pieces = [run.piece(len(run.time)) for run in self._runs]
-        if not pieces:
-            return [], np.empty(0, np.int64), {}
-        owners = np.concatenate([piece.rows.partition for piece in pieces])
-        order = np.lexsort((np.concatenate([piece.time for piece in pieces]), owners))
-        return pieces, order, ranges(owners[order])
+    def _pieces(self) -> list[Piece]:
+        """The living rows."""
+        return [run.piece(len(run.time)) for run in self._runs]
+
+    @cached_property
+    def _held(self) -> tuple[Int64s, Int64s, Int64s, dict[int, tuple[int, int]]]:
+        """Of all pieces, one after the other, times and numbers; the places of their rows there by partition, time and arrival; and where
+        those of each partition begin and end."""
+        if not self._pieces:
+            return *[np.empty(0, np.int64)] * 3, {}
+        times = np.concatenate([piece.time for piece in self._pieces])
+        numbers = np.concatenate([piece.number for piece in self._pieces])
+        owners = np.concatenate([piece.rows.partition for piece in self._pieces])
+        order = np.lexsort((times, owners))
+        return times, numbers, order, ranges(owners[order])
+
+    @cached_property
+    def _hashes(self) -> npt.NDArray[np.uint64] | None:
+        """Of all pieces, if all have them."""
+        found = [piece.rows.hash for piece in self._pieces if piece.rows.hash is not None]
+        return np.concatenate(found) if found and len(found) == len(self._pieces) else None
+
+    @cached_property
+    def _ties(self) -> list[pa.RecordBatch]:
+        """The columns of each piece that order rows of equal time."""
+        return [piece.rows.batch.select(list(self._tie_break)) for piece in self._pieces]
 
     @cached_property
     def _by_partition(self) -> dict[int, Int64s]:
@@ -226,13 +243,11 @@ class _Frozen(Frozen):
 
     def _arranged(self, partition: int) -> Int64s:
         """The places of a partition's rows in their order."""
-        pieces, order, places = self._held
         if partition not in self._by_partition:
+            times, _, order, places = self._held
             mine = order[slice(*places.get(partition, (0, 0)))]
             if mine.size and self._tie_break:
-                times = np.concatenate([piece.time for piece in pieces])[mine]
-                ties = [piece.rows.batch.select(list(self._tie_break)) for piece in pieces]
-                arranged = arrange(picked(ties, mine), times, self._tie_break)
+                arranged = arrange(picked(self._ties, mine), times[mine], self._tie_break)
                 mine = mine if arranged is None else mine[arranged]
             self._by_partition[partition] = mine
         return self._by_partition[partition]
@@ -241,15 +256,13 @@ class _Frozen(Frozen):
         return ((run.rows.partition[run.start :], run.dead) for run in self._runs)
 
     def imprints(self, partition: int) -> Int64s:
-        numbers = [piece.number for piece in self._held[0]]
-        return np.concatenate(numbers)[self._arranged(partition)] if numbers else np.empty(0, np.int64)
+        return self._held[1][self._arranged(partition)]
 
     def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
-        pieces, mine = self._held[0], self._arranged(partition)[which]
-        batch = picked([piece.rows.batch for piece in pieces], mine)
-        hashes = [piece.rows.hash for piece in pieces if piece.rows.hash is not None]
-        rows = Rows(batch, np.full(mine.size, partition, np.int32), np.concatenate(hashes)[mine] if hashes else None)
-        return rows_to_bytes(rows)
+        mine = self._arranged(partition)[which]
+        batch = picked([piece.rows.batch for piece in self._pieces], mine)
+        hashes = None if self._hashes is None else self._hashes[mine]
+        return rows_to_bytes(Rows(batch, np.full(mine.size, partition, np.int32), hashes))
 
 
 def event_time(column: pa.Array) -> Int64s:
