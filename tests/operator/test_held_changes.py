@@ -28,7 +28,7 @@ from evenflow.site.chains import Link, due, extended
 from evenflow.state.folding import states_of
 from evenflow.state.objects import METADATA, Origin, to_file
 from evenflow.state.storing import Kind, StateToStore
-from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 SECOND_US = 1_000_000
@@ -236,3 +236,25 @@ def test_the_bytes_of_all_partitions_do_not_cost_all_rows_of_each(monkeypatch: p
     captured = [operator.capture(partition) for partition in range(many)]
     assert all(len(snapshot.to_bytes()) for snapshot in captured if snapshot is not None) and None not in captured
     assert 0 < handled <= 6 * 3000
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_copy_leaves_no_imprints_where_nothing_is_checkpointed(name: str) -> None:
+    """Goal: memory follows the rows held. Method: a partition comes, and the end of the stream releases all of it."""
+    operator, other, stream = OPERATORS[name](), OPERATORS[name](), Stream(7)
+    rows, tick = stream.rows(500)
+    operator.process(rows, tick)
+    for partition, state in live(operator).items():
+        other.install(partition, state)
+    none = Rows.empty(SCHEMA, keyed=True)
+    other.process(none, Tick(tick.epoch + 1, tick.before, NO_WATERMARK, END_OF_STREAM))
+    assert other.state_bytes() == 0
+
+
+def test_imprints_are_counted_as_state() -> None:
+    operator, shelf, stream = order(), Shelf(), Stream(8)
+    rows, tick = stream.rows(500)
+    operator.process(rows, tick)
+    before = operator.state_bytes()
+    checkpoint(operator, shelf, 1, tick.epoch)
+    assert operator.state_bytes() == before + 8 * 500

@@ -48,3 +48,15 @@ def test_arrow_loads_it_where_it_makes_a_series() -> None:
 
 def test_where_it_is_loaded_already_nothing_is_done() -> None:
     run("import sys, pandas; before = list(sys.meta_path)", LATE, "assert sys.meta_path == before", SERIES)
+
+
+def test_another_finder_may_have_it() -> None:
+    """Goal: Arrow hears of a pandas that an import hook gives, as of any other. Method: the path has none, and a finder behind it does."""
+    run(
+        LATE,
+        "import sys; from importlib.machinery import PathFinder; find = PathFinder.find_spec",
+        "PathFinder.find_spec = classmethod(lambda cls, name, *more: None if name == 'pandas' else find(name, *more))",
+        "Hook = type('Hook', (), {'find_spec': staticmethod(lambda name, *more: find(name, *more) if name == 'pandas' else None)})",
+        "sys.meta_path.append(Hook)",
+        SERIES,
+    )

@@ -112,6 +112,7 @@ class Order(Shown, Holding):
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         late = self._none
+        self._changes.go_on()
         if self._dropped:
             # Once for all partitions that have left since the last epoch: copying for each of them would cost too much.
             self._runs = [run for run in map(_without_dead, self._runs) if len(run.time)]
@@ -196,7 +197,7 @@ class Order(Shown, Holding):
         return rows_of(self.capture(partition), partition, self._schema).batch
 
     def state_bytes(self) -> int:
-        return sum(run.held_bytes() for run in self._runs)
+        return sum(run.held_bytes() for run in self._runs) + self._changes.state_bytes()
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
         return sum([run.held_by(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))

@@ -70,6 +70,7 @@ class Top(Late, Shown, Holding):
         self._none, self._no_late = Rows.empty(self.schemas[0], keyed=True), Rows.empty(schema, keyed=True)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        self._changes.go_on()
         self._forget_gone()
         late = self._no_late if rows.count == 0 else self._add(rows, tick.before)
         return self._emit(tick.watermark), late
@@ -201,7 +202,7 @@ class Top(Late, Shown, Holding):
         return self._ready(rows_of(self.capture(partition), partition, self._held_schema)).batch
 
     def state_bytes(self) -> int:
-        return sum(held_bytes(run.rows) + run.number.nbytes for _, run in self._runs)
+        return sum(held_bytes(run.rows) + run.number.nbytes for _, run in self._runs) + self._changes.state_bytes()
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
         held = bytes_by_partition([run.rows for _, run in self._runs], partitions)

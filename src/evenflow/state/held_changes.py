@@ -94,7 +94,7 @@ class HeldChanges:
     """Of the rows that an operator holds: what the next checkpoint has to have. sides: what is held now, frozen; count: how many there are.
 
     _known: by epoch, of the checkpoints at whose end lineages may go on, the imprints of each partition; those of one that is under way
-    come when it is read. _installed: of partitions that have come and have not been captured since.
+    come when it is read. _installed: of partitions that have come since the last epoch, which may be those of a checkpoint.
     """
 
     def __init__(self, sides: Callable[[], Sequence[Frozen]], count: int = 1) -> None:
@@ -132,6 +132,15 @@ class HeldChanges:
         sides = list(self._installed.get(partition, [np.zeros(0, np.int64)] * self._count))
         sides[side] = imprints
         self._installed[partition] = tuple(sides)
+
+    def go_on(self) -> None:
+        """An epoch is worked on: what was installed before and has not been said to be a checkpoint's has come by a copy."""
+        self._installed.clear()
+
+    def state_bytes(self) -> int:
+        """Memory that the imprints take."""
+        held = [imprints for known in (*self._known.values(), self._installed) for imprints in list(known.values())]
+        return sum(side.nbytes for imprints in held for side in imprints)
 
     def forget(self, partition: int) -> None:
         """It leaves, or comes anew."""

@@ -58,6 +58,7 @@ class StreamJoin(Late, Shown, Holding):
         """Fold one epoch of both inputs. Late rows are judged first; then new left rows meet the right's state, then new right rows
         the left's, those of this epoch among them; then the watermark forgets."""
         join = self._join
+        self._changes.go_on()
         new_left = self._arrived(left, join.left_keys, self._times[0], self._left, tick.before)
         new_right = self._arrived(right, join.right_keys, self._times[1], self._right, tick.before)
         out: list[Rows] = []
@@ -196,7 +197,7 @@ class StreamJoin(Late, Shown, Holding):
         return pa.concat_batches(pieces) if pieces else pa.RecordBatch.from_pylist([], schema=self.shown)
 
     def state_bytes(self) -> int:
-        return self._left.state_bytes() + self._right.state_bytes()
+        return self._left.state_bytes() + self._right.state_bytes() + self._changes.state_bytes()
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
         return self._left.partition_bytes(partitions) + self._right.partition_bytes(partitions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
@@ -27,10 +27,18 @@ class _Told(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         if name != "pandas":
             return None
-        spec = PathFinder.find_spec(name, path, target)
+        spec = self._found(name, path, target)
         if spec is not None and spec.loader is not None:
             spec.loader = _Telling(spec.loader, self)
         return spec
+
+    def _found(self, name: str, path: Sequence[str] | None, target: ModuleType | None) -> ModuleSpec | None:
+        """As whoever would be asked without this one has it: a packager's finder, or that of an editable install, may come first."""
+        for finder in [other for other in sys.meta_path if other is not self]:
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                return spec
+        return None
 
 
 class _Telling(Loader):
