@@ -219,7 +219,8 @@ class _Frozen(Frozen):
         """Of all pieces, one after the other, times and numbers; the places of their rows there by partition, time and arrival; and where
         those of each partition begin and end."""
         if not self._pieces:
-            return *[np.empty(0, np.int64)] * 3, {}
+            none = np.empty(0, np.int64)
+            return none, none, none, {}
         times = np.concatenate([piece.time for piece in self._pieces])
         numbers = np.concatenate([piece.number for piece in self._pieces])
         owners = np.concatenate([piece.rows.partition for piece in self._pieces])
