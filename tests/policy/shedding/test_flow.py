@@ -169,3 +169,32 @@ def test_a_plan_is_found_where_others_have_used_the_solver_before() -> None:
     code += "from evenflow.policy.shedding.highs import Program; print(Program([1.0], [0.0], [1.0]).solved())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split()[-1] == "[1.]"
+
+
+def test_no_site_is_over_its_capacity_where_none_need_be() -> None:
+    """Goal: what may be left out is left out first, however cheap and dear it is. Method: a protected output takes all there is."""
+    network = FlowNetwork(
+        {"p": Source(), "s": Source()},
+        {"a": {0: 0.0095}, "b": {0: 1e-6}},
+        (Arc("pa", "p", "a"), Arc("sb", "s", "b"), Arc("ao", "a", "whole"), Arc("bo", "b", "cheap")),
+        {"whole": Output(protected=True), "cheap": Output()},
+        {0: 1.0},
+    )
+    found = solved(network, {"p": 100, "s": 100})
+    assert found.how == "plan" and not found.over and found.delivered["whole"] == 1
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "says"),
+    [
+        (Source(shares=(float("nan"),)), Output(), "share of source 's'"),
+        (Source(shares=(-1.0,)), Output(), "share of source 's'"),
+        (Source(read_s={7: 1.0}), Output(), "site 7"),
+        (Source(read_s={0: -1.0}), Output(), "read_s of source 's'"),
+        (Source(), Output(weight=-1.0), "weight of output 'o'"),
+        (Source(), Output(worth=(float("inf"),)), "worth of a row of output 'o'"),
+    ],
+)
+def test_sources_and_outputs_are_judged(source: Source, output: Output, says: str) -> None:
+    with pytest.raises(PolicyError, match=says):
+        FlowNetwork({"s": source}, {"b": {0: 1.0}}, (Arc("in", "s", "b"), Arc("out", "b", "o")), {"o": output}, {0: 1.0})

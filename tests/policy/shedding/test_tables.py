@@ -137,3 +137,8 @@ def test_a_table_is_made_and_read_without_the_solver() -> None:
     )
     found = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_what_costs_nothing_where_there_is_nothing_is_free() -> None:
+    found = Linear(("a", "b"), np.array([[0.0, 1.0]]), np.array([0.0]), np.ones(2)).most()
+    assert found.tolist() == [np.inf, 0]

@@ -11,7 +11,7 @@ little as can be, and the answer says so.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -23,7 +23,8 @@ from evenflow.policy.shedding.network import FlowNetwork, Output
 HEADROOM: Final = 0.95
 """Of a site's capacity: what a plan may use."""
 OVER_PRICE: Final = 1e3
-"""What a site that is over its capacity by all of it costs, in units of all that the outputs are worth."""
+"""What a site that is over its capacity by all of it costs, in units of all that the outputs are worth: so that one program is enough but
+where some site is over."""
 MORE: Final = 1e-4
 """Of an output's weight: what its last row is worth where the loss function says nothing."""
 EARLY: Final = 1e-6
@@ -69,9 +70,24 @@ def _solved(network: FlowNetwork, rates: Mapping[str, float], headroom: float, l
         raise PolicyError("shedding: costs, rates or weights are so large that loads cannot be told; check their units")
     if not everything.over:
         return everything
-    found = _program(network, whole, reading, headroom).solved(limit_s)
+    program = _program(network, whole, reading, headroom)
+    found = program.solved(limit_s)
     if found is None:
         return None
+    answer = _of_shares(network, whole, found, reading, headroom)
+    if not answer.over:
+        return answer
+    # Much worth for little work may outweigh any price: so first by how little sites can be over at all, and then the best with that.
+    over = range(len(program.gain) - len(network.sites), len(program.gain))
+    least = replace(program, gain=[-1.0 if column in over else 0.0 for column in range(len(program.gain))]).solved(limit_s)
+    if least is None:
+        return answer
+    program.at_most([(column, 1.0) for column in over], max(0.0, float(least[over.start :].sum())) + TINY)
+    best = program.solved(limit_s)
+    return answer if best is None else _of_shares(network, whole, best, reading, headroom)
+
+
+def _of_shares(network: FlowNetwork, whole: Any, found: Any, reading: Mapping[int, float], headroom: float) -> Shedding:
     return _answer(network, whole, np.clip(found[: whole.size], 0.0, 1.0).reshape(whole.shape), reading, headroom)
 
 

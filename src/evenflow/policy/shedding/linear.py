@@ -34,8 +34,8 @@ class Linear:
 
     def most(self) -> Floats:
         """The largest rate of each input alone that fits, m_i; of one that costs nothing, infinite."""
-        with np.errstate(divide="ignore"):
-            found: Floats = (self.limit[:, None] / np.where(self.load > 0, self.load, 0.0)).min(axis=0)
+        costs = self.load > 0
+        found: Floats = np.where(costs, self.limit[:, None] / np.where(costs, self.load, 1.0), np.inf).min(axis=0)
         return found
 
     def best(self, point: Floats) -> Floats:

@@ -80,6 +80,17 @@ class FlowNetwork:
                 _positive(f"cost of box {name!r}", each)
                 if site not in self.capacity:
                     raise PolicyError(f"shedding: box {name!r} is at site {site}, which has no capacity; name it among the sites")
+        for name, source in self.sources.items():
+            for share in source.shares:
+                _positive(f"share of source {name!r}", share)
+            for site, each in source.read_s.items():
+                _positive(f"read_s of source {name!r}", each)
+                if site not in self.capacity:
+                    raise PolicyError(f"shedding: source {name!r} is read at site {site}, which has no capacity; name it among the sites")
+        for name, output in self.outputs.items():
+            _positive(f"weight of output {name!r}", output.weight)
+            for worth in output.worth:
+                _positive(f"worth of a row of output {name!r}", worth)
         for arc in self.arcs:
             _positive(f"selectivity of arc {arc.name!r}", arc.selectivity)
 
