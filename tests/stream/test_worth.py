@@ -36,3 +36,15 @@ def test_what_is_worth_the_same_is_one_class() -> None:
 def test_nobody_has_said_what_null_is_worth() -> None:
     found = classes_of(Curve(((0, 5), (10, 1))))
     assert found.of([float("nan")]).tolist() == [int(np.argmin(found.worth))] == [len(found) - 1]
+
+
+def test_rare_rows_that_are_worth_much_have_a_class_of_their_own() -> None:
+    """Goal: what is dear in less than one part of a class's size is not left out like the rest."""
+    found = classes_of(AMOUNT, [1] * 90 + [1000] * 2)
+    cheap, dear = found.of([1, 1000])
+    assert found.worth[dear] == pytest.approx(1) and found.worth[cheap] == pytest.approx(AMOUNT(1))
+
+
+def test_values_beyond_the_curve_are_as_its_ends() -> None:
+    found = classes_of(AMOUNT, [1.0] * 9 + [float("inf"), float("-inf")])
+    assert np.isfinite(found.cuts).all() and found.worth[found.of([float("inf")])[0]] == pytest.approx(1)

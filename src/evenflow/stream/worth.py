@@ -1,8 +1,8 @@
 """The few classes of rows that differ in worth: what a row of value x is worth is a curve, and who leaves rows out needs one number per
 class.
 
-Classes are cut where the worth changes by an equal step, or, where values have been seen, so that each has as many of them. Rows of equal
-worth are of one class.
+Classes are cut where the worth changes by an equal step, or, where values have been seen, so that each has as many of them; where most of
+these are equal, by both. Rows of equal worth are of one class.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ def classes_of(curve: Curve, seen: Any = None, *, count: int = CLASSES_MAX) -> C
     Worth of a class: mean over the values seen in it, or over its stretch of the curve.
     """
     values = np.sort(np.asarray([] if seen is None else seen, np.float64))
-    values = values[~np.isnan(values)]
+    values = np.clip(values[~np.isnan(values)], curve.points[0][0], curve.points[-1][0])  # It is level beyond its ends.
     if len(values):
         cuts = np.unique(np.quantile(values, np.arange(1, count) / count))
         cuts = cuts[cuts > values[0]]
+        if values[0] < values[-1] and len(cuts) < count - 1:  # Rare values that are worth much would be like all others.
+            cuts = np.union1d(cuts, _even(curve.over(float(values[0]), float(values[-1])), count - len(cuts)))
     else:
         cuts = _even(curve, count)
         values = np.linspace(curve.points[0][0], curve.points[-1][0], 64 * count)
