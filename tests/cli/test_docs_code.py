@@ -22,6 +22,7 @@ ELSEWHERE = {
     "durability.md-1": "needs a session: tests/spark/test_restart.py does what it says",
     "durability.md-2": "needs a session: tests/spark/test_state_frame.py does what it says",
     "durability.md-3": "needs a session: tests/spark/test_state_frame.py does what it says",
+    "policies.md-1": "reads a file of examples: tests/cli/test_policy.py runs it",
     "porting.md-1": "needs a session and a broker: tests/oracle/test_from_streaming.py runs such queries",
     "start.md-1": "needs a session: it makes one",
     **{name: "tests/cli/test_cookbook.py runs it" for name in BLOCKS if name.startswith("cookbook")},

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.policy.profiles import profile, totals
 
 from evenflow.cli.app import main
 from evenflow.policy.catalogue import POLICIES
+from evenflow.statistics.statistics import Statistics
 
 ROOT = Path(__file__).resolve().parents[2]
 STATISTICS = str(ROOT / "examples" / "statistics.json")
+SESSIONS = str(ROOT / "examples" / "network_sessions.py")
 HOSTING = str(ROOT / "examples" / "hosting.json")
 
 
@@ -70,6 +74,14 @@ def test_lines_of_one_run_are_one_window(tmp_path: Path, capfd: pytest.CaptureFi
     ("arguments", "kind", "said"),
     [
         (["fountain", STATISTICS], "PolicyError", "utilization"),
+        (["resilient", STATISTICS], "PolicyError", "name the dataflow's file with --dataflow"),
+        (["correlation", STATISTICS, "--th-imb", "2"], "PolicyError", "leave these options out"),
+        (["evenflow", STATISTICS, "--dataflow", "flow.py"], "PolicyError", "--dataflow is for placements"),
+        (
+            ["start", STATISTICS, "--dataflow", str(ROOT / "examples" / "network_sessions.py")],
+            "PolicyError",
+            "do not say what sources offered",
+        ),
         (["evenflow", "missing.json"], "PolicyError", "cannot read missing.json"),
         (["evenflow", str(ROOT / "README.md")], "StatisticsError", "README.md"),
         (["evenflow", STATISTICS, "--hosting", STATISTICS], "PolicyError", "an object with replicas"),
@@ -142,3 +154,55 @@ def test_an_overload_that_is_too_deep_is_no_json(tmp_path: Path, capfd: pytest.C
 def test_shedding_takes_no_thresholds(capfd: pytest.CaptureFixture[str]) -> None:
     assert run("shedding", OVERLOAD, "--th-imb", "2") == 2
     assert "no thresholds" in capfd.readouterr().err
+
+
+FLOW = """
+import evenflow as ef
+
+def dataflow():
+    flow = ef.Dataflow("totals")
+    rows = flow.source(ef.sources.generator(partitions=2), name="in")
+    for at in range(3):
+        rows.agg(n="count(*)").to(ef.sinks.discard(), name=f"total{at}")
+    rows.group_by("key").agg(n="count(*)").to(ef.sinks.discard(), name="by_key")
+    return flow
+"""
+
+
+@pytest.mark.parametrize("name", ["start", "resilient"])
+def test_a_placement_says_where_all_would_lie(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of two windows of a dataflow; what it says is a hosting file, from which a policy goes on."""
+    planned = totals(3, 2)
+    (whole,) = profile(planned, {segment.id: 10.0 for segment in planned.segments}).sites
+    first = Statistics.of([whole, replace(whole, site=1, sources=())])
+    later = Statistics.of(replace(window, begin_us=1_000_000, end_us=2_000_000) for window in first.sites)
+    (tmp_path / "run.json").write_text(f"{first.to_json()}\n\n{later.to_json()}\n")
+    (tmp_path / "flow.py").write_text(FLOW)
+    arguments = name, str(tmp_path / "run.json"), "--dataflow", str(tmp_path / "flow.py")
+    found = proposed(capfd, *arguments)
+    assert set(found) == {"policy", "replicas", "sites", "feasible", "apart", "elsewhere"}
+    assert {segment: len(row) for segment, row in found["replicas"].items()} == {str(s.id): s.partitions for s in planned.segments}
+    assert sum(site["partitions"] for site in found["sites"]) == sum(segment.partitions for segment in planned.segments)
+    assert run(*arguments) == 0
+    assert f"{name}: " in capfd.readouterr().out
+    (tmp_path / "hosting.json").write_text(json.dumps({"replicas": found["replicas"]}))
+    proposed(capfd, "evenflow", str(tmp_path / "run.json"), "--hosting", str(tmp_path / "hosting.json"))
+
+
+def test_a_placement_by_loads_alone_needs_no_dataflow(capfd: pytest.CaptureFixture[str]) -> None:
+    """The slow site of the example gets half of what the others get."""
+    found = proposed(capfd, "correlation", STATISTICS)
+    assert [site["partitions"] for site in found["sites"]] == [9, 20, 19, 20] and found["apart"] is None
+    shares = [site["placed_utilization"] for site in found["sites"]]
+    assert max(shares) < 1.05 * min(shares) and max(site["utilization"] for site in found["sites"]) > 0.99
+
+
+def test_the_page_asks_in_python_what_the_command_asks(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    monkeypatch.chdir(ROOT)
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    capfd.readouterr()
+    said = proposed(capfd, "correlation", STATISTICS)["replicas"]
+    asked = {(int(segment), partition): tuple(sites) for segment, row in said.items() for partition, sites in enumerate(row)}
+    assert asked == {at: (site,) for at, site in names["found"].replicas.items()}

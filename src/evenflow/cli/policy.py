@@ -11,6 +11,7 @@ import typer
 
 from evenflow.cli.options import Json
 from evenflow.cli.output import OK, Output
+from evenflow.cli.placing import placed
 from evenflow.cli.shedding import NAME as SHEDDING
 from evenflow.cli.shedding import shed
 from evenflow.errors import PolicyError, StatisticsError
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
 def policy(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="evenflow, utilization, memory, hybrid, none, or shedding.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="A policy (evenflow, utilization, memory, hybrid, none), a placement (start, resilient, ...), or shedding."
+        ),
+    ],
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="Statistics: one JSON object, or one per line of the same run. Of shedding: an overload.")
     ],
@@ -34,23 +40,32 @@ def policy(
     th_util: Annotated[float | None, typer.Option(help="Utilization above which a site gets nothing.")] = None,
     delta_min_ms: Annotated[float | None, typer.Option(help="Shortest time for which statistics are collected.")] = None,
     segment: Annotated[list[int] | None, typer.Option(help="Balance this segment; may be given several times. Without it, all.")] = None,
+    dataflow: Annotated[
+        Path | None, typer.Option(metavar="FLOW", help="Of placements: what ran, a Python file or one saved as JSON.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """Run one round of a policy on recorded statistics and print the moves that it proposes.
 
     Parameters that are not given have the policy's own defaults.
 
+    A placement (start, resilient, correlation, largest, connected, random) proposes no moves, but where all would lie, placed anew.
+
     `shedding` proposes no moves, but what to leave out under an overload: `evenflow policy shedding examples/overload.json`.
 
     Example: `evenflow policy evenflow examples/statistics.json`
     """
-    from evenflow.policy.catalogue import described
+    from evenflow.policy.catalogue import POLICIES, described
     from evenflow.policy.hosting import Hosting
+    from evenflow.policy.placing import PLACEMENTS
     from evenflow.policy.proposal import Memory
     from evenflow.policy.serial import hosting_from_json, proposal_to_json
 
     output: Output = context.obj
-    found = None if name == SHEDDING else described(name)
+    placement, known = name in PLACEMENTS, (*POLICIES, *PLACEMENTS, SHEDDING)
+    if name not in known:
+        raise PolicyError(f"there is no policy or placement {name!r}; there are {', '.join(known)}")
+    found = None if name == SHEDDING or placement else described(name)
     given = {
         "th_imb": th_imb,
         "th_util": th_util,
@@ -58,19 +73,25 @@ def policy(
         "segments": tuple(segment) if segment else None,
     }
     changed: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    if placement:
+        if changed or hosting is not None:
+            raise PolicyError(f"{name} places all anew, without a hosting and without thresholds; leave these options out")
+        return placed(output, name, _windows(file), dataflow)
+    if dataflow is not None:
+        raise PolicyError(f"--dataflow is for placements ({', '.join(PLACEMENTS)}), and {name} is none; leave it out")
     if found is None:
         if changed or hosting is not None:
             raise PolicyError("shedding is of an overload, which has no hosting and no thresholds; leave these options out")
         return shed(output, file, _text(file, "FILE"))
     parameters = replace(found.parameters, **changed)
     statistics = _statistics(file)
-    placed = Hosting.of(statistics) if hosting is None else hosting_from_json(_text(hosting, "--hosting"))
-    proposal = found.policy(statistics, placed, parameters, Memory())
+    hosted = Hosting.of(statistics) if hosting is None else hosting_from_json(_text(hosting, "--hosting"))
+    proposal = found.policy(statistics, hosted, parameters, Memory())
     output.report(
-        {"policy": name, "parameters": asdict(parameters), **proposal_to_json(proposal), "sites": _sites(statistics, placed, proposal)}
+        {"policy": name, "parameters": asdict(parameters), **proposal_to_json(proposal), "sites": _sites(statistics, hosted, proposal)}
     )
     if not output.as_json:
-        _print(output, f"{name}: {found.title} ({found.source})", proposal, _sites(statistics, placed, proposal))
+        _print(output, f"{name}: {found.title} ({found.source})", proposal, _sites(statistics, hosted, proposal))
     return OK
 
 
@@ -81,16 +102,26 @@ def _text(path: Path, what: str) -> str:
         raise PolicyError(f"{what}: cannot read {path} ({error}); name a JSON file, such as examples/statistics.json") from None
 
 
-def _statistics(path: Path) -> Statistics:
+def _windows(path: Path) -> list[Statistics]:
+    """One, or those of all lines."""
     from evenflow.statistics.statistics import Statistics, read_lines
 
     text = _text(path, "FILE")
     lines = text.splitlines()
     several = sum(line.startswith("{") for line in lines) > 1
     try:
-        return read_lines(lines) if several else Statistics.from_json(text)
+        if not several:
+            return [Statistics.from_json(text)]
+        read_lines(lines)  # It names the line that is wrong.
+        return [Statistics.from_json(line) for line in lines if line.strip()]
     except StatisticsError as error:
         raise StatisticsError(f"{path}: {error}") from None
+
+
+def _statistics(path: Path) -> Statistics:
+    from evenflow.statistics.statistics import Statistics
+
+    return Statistics.of(window for each in _windows(path) for window in each.sites)
 
 
 def _sites(statistics: Statistics, hosting: Hosting, proposal: Proposal) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ earlier run, costs are known, and so are partitions that are hot; else every seg
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -38,7 +39,7 @@ def start(planned: Layout, columns: int, profile: Statistics | None = None) -> P
             at = dict(zip(known, found, strict=True))
             coefficients = np.array([at.get(piece, np.zeros(found.shape[1])) for piece in pieces])
             now = rates_of(profile, planned)
-    model = Model(coefficients, np.ones(columns), _links(planned, pieces))
+    model = Model(coefficients, np.ones(columns), links(planned, pieces))
     stones = _stones(planned, pieces, coefficients)
     search = Search(model, Scenarios.of(model, now))
     for at_piece, (segment, partition) in enumerate(pieces):
@@ -80,7 +81,7 @@ def _stones(planned: Layout, pieces: list[Piece], coefficients: Floats) -> Bools
     return found
 
 
-def _links(planned: Layout, pieces: list[Piece]) -> tuple[tuple[int, int], ...]:
+def links(planned: Layout, pieces: Sequence[Piece]) -> tuple[tuple[int, int], ...]:
     """Between stones and what feeds them, or they feed; all to all says nothing."""
     by_segment: dict[int, list[int]] = {}
     for at, (segment, _) in enumerate(pieces):
