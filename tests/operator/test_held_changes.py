@@ -258,3 +258,18 @@ def test_imprints_are_counted_as_state() -> None:
     before = operator.state_bytes()
     checkpoint(operator, shelf, 1, tick.epoch)
     assert operator.state_bytes() == before + 8 * 500
+
+
+def test_who_no_longer_writes_checkpoints_keeps_no_imprints() -> None:
+    """Method: another site has written the checkpoint that became whole; the rows are here still."""
+    operator, shelf, stream = order(), Shelf(), Stream(9)
+    for number in (1, 2):
+        rows, tick = stream.rows(200)
+        operator.process(rows, tick)
+        checkpoint(operator, shelf, number, tick.epoch)
+    changes_of(operator).lineages.complete(3)
+    before = operator.state_bytes()
+    operator.process(Rows.empty(SCHEMA, keyed=True), Tick(tick.epoch + 1, 0, NO_WATERMARK, NO_WATERMARK))
+    assert operator.state_bytes() == before - 8 * (200 + 400)
+    checkpoint(operator, shelf, 4, tick.epoch + 1)
+    assert shelf.fold(shelf.chain, tick.epoch + 1) == live(operator)

@@ -134,8 +134,11 @@ class HeldChanges:
         self._installed[partition] = tuple(sides)
 
     def go_on(self) -> None:
-        """An epoch is worked on: what was installed before and has not been said to be a checkpoint's has come by a copy."""
+        """An epoch is worked on: what was installed before and has not been said to be a checkpoint's has come by a copy. Where no lineage
+        may go on, since others write, nobody asks for imprints any more."""
         self._installed.clear()
+        if self._known and self.lineages.ended:
+            self._known.clear()
 
     def state_bytes(self) -> int:
         """Memory that the imprints take."""

@@ -50,6 +50,11 @@ class Lineages:
         self.since = self._captured if number == self._number else {}
         self._number, self._captured, self.laid = 0, {}, {}
 
+    @property
+    def ended(self) -> bool:
+        """There is none, and no checkpoint under way that would begin one."""
+        return not self.since and not self._captured
+
     def forget(self, partition: int) -> None:
         """Its rows are no more what they were."""
         for of in (self.since, self.laid, self._captured):
