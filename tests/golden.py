@@ -1,6 +1,6 @@
 """Checkpoint locations as each format had them: `python -m tests.golden FOLDER` makes one, of a dataflow that was stopped in the middle.
 `python -m tests.golden FOLDER 5` makes one of which entries of the journal were collected, `python -m tests.golden FOLDER 3 held` one of
-rows that are held in no table.
+rows that are held in no table, `python -m tests.golden FOLDER 3 shed` one of a run that left rows out.
 
 Those in `tests/store/format_N` were made once, by the version that brought format N, and are never made again: a later version that
 cannot go on at one of them, or does not come to the results of `expected`, has broken its promise to read it. The dataflow has state of
@@ -31,6 +31,9 @@ SINKS = ("totals", "hours", "visits", "firsts")
 COLLECTED: Final = "2_collected"
 HELD: Final = "3_held"
 """With rows that are held in no table, which format 3 has brought."""
+SHED: Final = "4_shed"
+"""Of a run that left rows out, which format 4 has brought."""
+SHED_RATE, SHED_ROWS = 40_000, 60_000
 
 
 def golden(format: int | str = FORMAT) -> Path:
@@ -67,6 +70,22 @@ def held_dataflow() -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
     made.sort(tie_break=["key", "value"]).name("order").to(sinks["sorted"])
     made.group_by("key").window("30 days").top(3, order_by="value desc").name("first").to(sinks["tops"])
     return flow, sinks
+
+
+def shed_dataflow() -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
+    """Rows that are late when they are a millisecond old, so that some are left out, beside totals of others, and the sinks by name."""
+    flow, sinks = ef.Dataflow("golden"), {name: ef.sinks.memory(name) for name in ("calls", "totals")}
+    calls = flow.source(flood(), name="in").select("key", "value", "p0")
+    calls.to(sinks["calls"], qos=ef.qos(latency=[("2 ms", 1), ("1 s", 0)], value=("value", [(0, 0.1), (1000, 1)])))
+    made = flow.source(source(), name="made")
+    made.group_by("key").agg(n="count(*)", total="sum(value)").name("totals").to(sinks["totals"])
+    return flow, sinks
+
+
+def flood() -> GeneratorSource:
+    made = ef.sources.generator(rate=SHED_RATE, keys=KEYS, rows=SHED_ROWS, partitions=PARTITIONS)
+    assert isinstance(made, GeneratorSource)
+    return made
 
 
 def source() -> GeneratorSource:
@@ -122,8 +141,8 @@ def make(folder: str, checkpoints_wanted: int = 3, which: str = "") -> None:
     """Run it at a location until it has some checkpoints and a few epochs behind the last, and stop it there."""
     from evenflow.bench.bare import BareEngine
 
-    flow = held_dataflow()[0] if which == "held" else dataflow()[0]
-    with BareEngine(**SITES, checkpoint_s=0.1) as engine:
+    flow, _ = {"held": held_dataflow, "shed": shed_dataflow, "": dataflow}[which]()
+    with BareEngine(**SITES, checkpoint_s=0.1, shedding="reflex" if which == "shed" else "off") as engine:
         run = engine.start(flow, checkpoint_location=folder)
         pause, deadline_s = Event(), time.monotonic() + 60
         while sum(event["kind"] == "checkpoint_completed" for event in run.events()) < checkpoints_wanted:

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Logged, Matter, from_bytes, to_bytes
+from evenflow.availability.entries import (
+    Begun,
+    Completed,
+    Content,
+    Cut,
+    Ended,
+    Entry,
+    LeftOut,
+    Logged,
+    Matter,
+    from_bytes,
+    snapshot_from,
+    to_bytes,
+)
 from evenflow.availability.standing import Standing, standing
 from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import RowsObject, Share
@@ -166,3 +179,25 @@ def test_what_has_come_to_a_source_counts_from_its_entry_on_whenever_its_plan_ac
     assert again.contents == [Content(1, newcomers=came)]
     made = folded(*before, Completed(1, 2, ()))
     assert made.contents == [Content(1, newcomers=came), Content(90, newcomers=came)]
+
+
+def test_what_was_left_out_is_still_known_when_cuts_are_gone() -> None:
+    """Goal: nothing that was left out is forgotten or counts twice, whatever is collected. Method: two checkpoints, and one that cannot be
+    read; once all entries are added up, once those behind a snapshot."""
+
+    def thinned(epoch: int, rows: int, *dropped: int) -> Cut:
+        return cut(epoch)._replace(rows=rows, keep=(7,) * len(dropped), dropped=dropped)
+
+    first = Logged({A: (cut(1), thinned(2, 9, 1, 3), cut(3)), B: (cut(1), cut(2), cut(3))})
+    second = Logged({A: (thinned(4, 10, 2, 0), thinned(5, 20, 0, 6)), B: (cut(4), thinned(5, 5, 5))})
+    done = [Completed(number, epoch, (), generation=1) for number, epoch in ((1, 2), (2, 4), (3, 5))]
+    matters = (BEGUN, first, done[0], second, done[1])
+    found = folded(*matters)
+    assert found.left_out == {A: LeftOut(4, 5 + 8, (3, 3))}
+    assert [each.dropped for each in found.cuts[A]] == [(0, 6)]
+    snapshot = snapshot_from(to_bytes(found.snapshot()), 5)
+    whole, collected = [*journal(*matters, done[2])], [snapshot, *journal(done[2], start=6)]
+    for entries in (whole, collected):
+        assert standing(entries).left_out == {A: LeftOut(5, 5 + 8 + 14, (3, 9)), B: LeftOut(5, 0, (5,))}
+    assert standing(whole, [(1, 2)]).left_out == standing(whole).left_out
+    assert standing(whole, [(1, 2), (1, 3)]).left_out == {A: LeftOut(2, 5, (1, 3))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ class Flood:
         shedding: str = "reflex",
         protect: bool = False,
         journal: bool = False,
+        calm_s: float = 0.0,
         **given: Any,
     ) -> None:
         rate = int(load * CAN)
@@ -54,6 +56,9 @@ class Flood:
         rows.to(ef.sinks.memory("out"), name="out", qos=qos)
         if protect:
             rows.to(ef.sinks.memory("whole"), name="whole")
+        if calm_s:
+            slow = ef.sources.generator(100, 10, rows=int(100 * (seconds + calm_s)), partitions=1, seed=5).begun(1_000_000)
+            flow.source(slow, name="slow").select("key").to(ef.sinks.memory("calm"), name="calm")
         self.planned: Layout = layout(flow.network, sites=SITES)
         cost = CostModel(row_us=ROW_US / given.get("replicas", 1), free=frozenset({"egress"}))
         options = FlowOptions(shedding=shedding, heartbeat_ms=50.0)
@@ -148,6 +153,27 @@ def test_answers_come_in_time_and_are_those_of_the_oracle(load: float) -> None:
     assert len(answers) > 0.7 * CAN * flood.seconds
     [event] = [event for _, event in flood.world.happened if event.kind == "shedding"]
     assert "'in'" in event.text and "'out'" in event.text
+    [ended] = [event for _, event in flood.world.happened if event.kind == "shedding_ended"]
+    said = [*flood.ledger]
+    assert ended.details["rows"] == sum(flood.ledger.totals().values()) and ended.text.startswith("the run is over")
+    assert (ended.details["epoch"], ended.details["through"]) == (min(s.epoch for s in said), max(s.epoch for s in said))
+    assert ended.details["seconds"] == round((max(s.stamp for s in said) - min(s.stamp for s in said)) / 1e6, 3) > 0
+
+
+def test_the_end_of_shedding_is_told_once_and_its_next_beginning_is_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: who watches sees when it is over, and how much was left out. Method: one source stops, and another one goes on."""
+    monkeypatch.setattr("evenflow.coordinator.ledger.CALM_EPOCHS", 8)
+    flood = Flood(3.0, 0.25, calm_s=0.3)
+    flood.run_for(0.5)
+    assert not flood.world.ended
+    [ended] = [event for _, event in flood.world.happened if event.kind == "shedding_ended"]
+    assert ended.text.startswith("nothing more is left out") and 0 < ended.details["seconds"] < 0.4
+    assert ended.details["rows"] == sum(flood.ledger.totals().values()) > 1_000
+    flood.finish()
+    told = [event.kind for _, event in flood.world.happened if event.kind.startswith("shedding")]
+    assert told == ["shedding", "shedding_ended"]
+    again = replace(next(iter(flood.ledger)), epoch=10**6)
+    assert flood.ledger.take(again) and not flood.ledger.take(replace(again, epoch=10**6 + 1))
 
 
 def test_off_means_that_nothing_is_ever_left_out() -> None:

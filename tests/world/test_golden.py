@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from tests.golden import COLLECTED, HELD, SITES, copied, dataflow, expected, golden, held_dataflow, held_expected, results
+from tests.golden import (
+    COLLECTED,
+    HELD,
+    PARTITIONS,
+    SHED,
+    SHED_ROWS,
+    SITES,
+    copied,
+    dataflow,
+    expected,
+    flood,
+    golden,
+    held_dataflow,
+    held_expected,
+    results,
+    shed_dataflow,
+)
 
 import evenflow as ef
 from evenflow.availability.entries import FORMAT, entry_name
 from evenflow.bench.bare import BareEngine
-from evenflow.store.location import READABLE
+from evenflow.coordinator.beginning import logs_of
+from evenflow.exchange.shedding import ALL, classes, staying
+from evenflow.plan.layout import Shed
+from evenflow.query.planner import layout
+from evenflow.store.journal import read_journal
+from evenflow.store.location import READABLE, find_location
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -63,3 +87,47 @@ def test_rows_in_no_table_go_on_from_what_changed(engine: ef.Engine, tmp_path: P
     named = {name: sorted(zip(rows["key"].to_pylist(), rows["value"].to_pylist(), strict=True)) for name, rows in found.items()}
     assert named == held_expected()
     assert found["sorted"]["ts"].to_pylist() == sorted(found["sorted"]["ts"].to_pylist())
+
+
+def test_rows_that_were_left_out_stay_out(engine: ef.Engine, tmp_path: Path) -> None:
+    """Goal: what a journal says that epochs keep is what they keep again, and who goes on tells of what is gone, too. Method: this engine
+    leaves nothing out itself; the oracle is the source without what the journal says."""
+    location = copied(tmp_path, SHED)
+    before = read_journal(find_location(location).store)
+    flow, sinks = shed_dataflow()
+    run = engine.start(flow, checkpoint_location=location)
+    assert run.await_termination(120)
+    told = run.shed().to_pylist()
+    gone = {row["partition"]: (row["epoch"], row["kept"], tuple(row["dropped"])) for row in told if row["first"] is None}
+    assert gone == {partition: tuple(left) for (_, partition), left in before.left_out.items()} and len(gone) == PARTITIONS
+    [ingress] = {segment for segment, _ in before.left_out}
+    again = {(row["partition"], row["epoch"]): tuple(row["dropped"]) for row in told if row["first"] is not None}
+    cuts = {partition: before.cuts[ingress, partition] for partition in range(PARTITIONS)}
+    assert again == {(at, cut.epoch): cut.dropped for at, of in cuts.items() for cut in of if cut.keep and cut.epoch <= before.durable}
+    assert len(again) > PARTITIONS
+    logs, kept = logs_of(before), []
+    for partition in range(PARTITIONS):
+        rows, first = flood_of(partition), logs[ingress, partition][0]
+        stays = np.arange(rows.num_rows) >= first
+        for row in told:
+            if row["partition"] == partition and row["first"] is not None:
+                places, keep = np.arange(row["first"], row["end"]), [round(share * ALL) for share in row["keep"]]
+                of = classes(flow_sheds(flow), rows.slice(row["first"], places.size))
+                stays[places] = staying("in", partition, places, of, keep)
+        kept += list(zip(*rows.filter(pa.array(stays)).select(["key", "value", "p0"]).to_pydict().values(), strict=True))
+    assert sorted(zip(*(sinks["calls"].rows()[name].to_pylist() for name in ("key", "value", "p0")), strict=True)) == sorted(kept)
+    totals = zip(*(sinks["totals"].rows()[name].to_pylist() for name in ("key", "n", "total")), strict=True)
+    assert {key: (n, total) for key, n, total in totals} == expected()["totals"]
+
+
+def flow_sheds(flow: ef.Dataflow) -> Shed:
+    return layout(flow.network, sites=SITES["sites"]).sheds["in"]
+
+
+def flood_of(partition: int) -> pa.RecordBatch:
+    reader, batches = replace(flood(), begin_us=1).open(partition, PARTITIONS), []
+    while not reader.ended:
+        batch = reader.read(2**60, SHED_ROWS)
+        assert batch is not None
+        batches.append(batch)
+    return pa.concat_batches(batches)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import Any, Final, NamedTuple, NoReturn
 
 from evenflow.errors import JournalCorrupt
@@ -48,6 +49,26 @@ class Cut(NamedTuple):
         rows = (0 if record.rows is None else record.rows.num_rows) + sum(record.dropped)
         flags, left_out = (record.batch_done, record.ended), (record.keep, record.dropped)
         return Cut(record.epoch, record.stamp, record.opened, record.taken, *flags, record.shares, rows, record.objects, *left_out)
+
+
+class LeftOut(NamedTuple):
+    """What was left out of an ingress partition in epochs whose cuts are gone. epoch: the last one in which something was. kept: rows of
+    these epochs that were not left out. dropped: rows, by class of worth."""
+
+    epoch: int
+    kept: int
+    dropped: tuple[int, ...]
+
+    @staticmethod
+    def of(cuts: Sequence[Cut], before: LeftOut | None = None) -> LeftOut | None:
+        """before: of earlier epochs. None: of all these nothing was."""
+        for cut in cuts:
+            if cut.keep:
+                gone = sum(cut.dropped)
+                found = LeftOut(cut.epoch, (cut.rows or gone) - gone, cut.dropped)
+                both = zip_longest(() if before is None else before.dropped, found.dropped, fillvalue=0)
+                before = found if before is None else LeftOut(found.epoch, before.kept + found.kept, tuple(map(sum, both)))
+        return before
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +198,7 @@ class Snapshot:
 
     begun, contents, cuts: as in `Standing`. begins: numbers of all entries with which a generation has begun, ascending; those never go.
     completed: the checkpoint. restored: as in `Standing`, without what it was made of. rows: as in `Standing`, of epochs after the
-    checkpoint's.
+    checkpoint's. left_out: as in `Standing`.
     """
 
     begun: Begun
@@ -187,6 +208,7 @@ class Snapshot:
     completed: Completed
     restored: Completed | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[Key, LeftOut] = field(default_factory=dict)
 
 
 Matter = Begun | Logged | Completed | Ended | Stopped | Snapshot
@@ -209,9 +231,9 @@ def timeless(entry: Entry) -> Entry:
 
 
 JOURNAL: Final = "journal/"
-FORMAT: Final = 3
-"""Of locations. Versions read this one and those before: in 2 rows that are in no table were written whole each time, in 1 every checkpoint
-named objects of its own only."""
+FORMAT: Final = 4
+"""Of locations. Versions read this one and those before: in 3 no cut said that rows were left out, in 2 rows that are in no table
+were written whole each time, in 1 every checkpoint named objects of its own only."""
 FORMATS: Final = range(1, FORMAT + 1)
 _KINDS: Final[Mapping[str, type]] = {
     "begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "stopped": Stopped, "snapshot": Snapshot,
@@ -304,11 +326,13 @@ def _said(matter: Matter) -> dict[str, Any]:
         case Ended() | Stopped():
             return {"epoch": matter.epoch}
         case Snapshot():
-            return {
+            snapshot: dict[str, Any] = {
                 "begun": _said(matter.begun), "begins": list(matter.begins), "cuts": _said_cuts(matter.cuts),
                 "contents": [_said_content(content) for content in matter.contents], "completed": _said(matter.completed),
                 "restored": None if matter.restored is None else _said(matter.restored), "rows": dict(matter.rows),
             }  # fmt: skip
+            left_out = [[*key, gone.epoch, gone.kept, list(gone.dropped)] for key, gone in matter.left_out.items()]
+            return snapshot | {"left_out": left_out} if left_out else snapshot
 
 
 def _said_cuts(cuts: Mapping[Key, Sequence[Cut]]) -> list[Any]:
@@ -370,7 +394,12 @@ def _snapshot(said: Mapping[str, Any]) -> Snapshot:
         raise ValueError("no generation has begun, or numbers of entries do not ascend")
     restored = None if said["restored"] is None else _completed(said["restored"])
     rows = {_text(name): _int(epoch) for name, epoch in said["rows"].items()}
-    return Snapshot(_begun(said["begun"]), begins, contents, _all_cuts(said["cuts"]), _completed(said["completed"]), restored, rows)
+    left_out = {
+        (_int(segment), _int(partition)): LeftOut(_int(epoch), _int(kept), tuple(map(_int, dropped)))
+        for segment, partition, epoch, kept, dropped in said.get("left_out", ())
+    }
+    begun, completed = _begun(said["begun"]), _completed(said["completed"])
+    return Snapshot(begun, begins, contents, _all_cuts(said["cuts"]), completed, restored, rows, left_out)
 
 
 def _all_cuts(said: Sequence[Any]) -> dict[Key, tuple[Cut, ...]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, Logged, Snapshot, Stopped
+from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, LeftOut, Logged, Snapshot, Stopped
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt
 from evenflow.plan.plan import Newcomers
 
@@ -21,7 +21,8 @@ class Standing:
     not all of their objects are there: what is after an older one is replayed instead (K9). begins: numbers of all entries with which a
     generation has begun. restored: the checkpoint that the location was begun with, None if with nothing; only that it was, where entries
     were collected. rows: objects with rows that cuts named, and the last epoch that does. collected: a snapshot stands for all entries up
-    to this one, 0 if none does: what they said of earlier checkpoints is gone.
+    to this one, 0 if none does: what they said of earlier checkpoints is gone. left_out: rows of sources that were, by ingress partition,
+    in the epochs up to the newest checkpoint's since the location was begun.
     """
 
     begun: Begun | None = None
@@ -38,6 +39,7 @@ class Standing:
     rows: dict[str, int] = field(default_factory=dict)
     collected: int = 0
     stopped: bool = False
+    left_out: dict[Key, LeftOut] = field(default_factory=dict)
 
     @property
     def base(self) -> int:
@@ -120,6 +122,7 @@ class Standing:
         self.generation, self.nonce, self.last, self.collected = entry.generation, entry.nonce, entry.number, entry.number
         self.contents, self.cuts = list(snapshot.contents), {key: list(cuts) for key, cuts in snapshot.cuts.items()}
         self.checkpoints, self.restored, self.rows = [snapshot.completed], snapshot.restored, dict(snapshot.rows)
+        self.left_out = dict(snapshot.left_out)
 
     def become(self, other: Standing) -> None:
         """All that the other one is."""
@@ -138,6 +141,7 @@ class Standing:
             made,
             None if self.restored is None else replace(self.restored, pieces=()),
             {name: epoch for name, epoch in self.rows.items() if epoch > made.epoch},
+            dict(self.left_out),
         )
         return Entry(self.last, self.generation, self.nonce, matter)
 
@@ -164,6 +168,9 @@ class Standing:
         readable = [made for made in self.checkpoints if made.place not in self.unreadable]
         self.checkpoints = [*readable, completed]
         for key, cuts in self.cuts.items():
+            gone = LeftOut.of([cut for cut in cuts if cut.epoch <= completed.epoch], self.left_out.get(key))
+            if gone is not None:
+                self.left_out[key] = gone
             self.cuts[key] = [cut for cut in cuts if cut.epoch > completed.epoch]
         newcomers = self.contents[-1].newcomers if self.contents else ()
         acting = [_with(content, newcomers) for content in self.contents if content.effective <= completed.epoch]

@@ -39,7 +39,7 @@ def begin_at(standing: Standing, layout: Layout, sites: Sequence[SiteId], replic
     logs = logs_of(standing)
     _check_sources(layout, cuts, logs)
     pieces = standing.checkpoints[-1].pieces if standing.checkpoints else ()
-    return Beginning(standing.base, plans, cuts, logs, pieces, standing.generation)
+    return Beginning(standing.base, plans, cuts, logs, pieces, standing.generation, dict(standing.left_out))
 
 
 def _plans(contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId], replicas: int, scheme: Scheme) -> tuple[Plan, ...]:

@@ -37,7 +37,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.leaders import Leaders
-from evenflow.coordinator.ledger import Ledger
+from evenflow.coordinator.ledger import Ledger, Spell
 from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.newcomers import Arrivals
 from evenflow.coordinator.pace import AHEAD, Pace
@@ -115,7 +115,7 @@ class RunEffects:
         self.pace, self.ahead = Pace(), AHEAD
         self._numbers = plan.number
         self.wanted: list[PlanChangeRequested] = []
-        self.comparison, self.ledger = Comparison(layout), Ledger()
+        self.comparison, self.ledger = Comparison(layout), Ledger(beginning.left_out)
         self._actions: list[CoordinatorAction] = []
 
     def __repr__(self) -> str:
@@ -340,7 +340,17 @@ class RunEffects:
         """For whoever watches: see `Happened`."""
         self.act(Happened(kind, site, text, details or {}))
 
+    def tell_spells(self, spells: Mapping[int, Spell]) -> None:
+        """Rows of sources are left out no more. spells: by ingress segment."""
+        for segment, spell in spells.items():
+            source, seconds = self.layout.segments[segment].source or "", round((spell.ended_us - spell.begun_us) / 1e6, 3)
+            text = f"{'the run is over' if self.over else 'nothing more is left out'}: {spell.dropped:,} rows of source {source!r} were"
+            text += f", in epochs {spell.first} to {spell.last}, {seconds:.1f} s"
+            details = {"source": source, "epoch": spell.first, "through": spell.last, "rows": spell.dropped, "seconds": seconds}
+            self.happened(Kind.SHEDDING_ENDED, NOBODY, text, details)
+
     def end(self, error: EvenflowError | None) -> None:
         assert not self.over, f"the run is over, and ends again with {error}"
         self.over = True
+        self.tell_spells(self.ledger.ended_all())
         self.act(EndRun(error))

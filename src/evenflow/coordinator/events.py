@@ -383,6 +383,8 @@ class Kind(StrEnum):
     """A table could not be read anew."""
     SHEDDING = "shedding"
     """A source is late, and rows of it are left out."""
+    SHEDDING_ENDED = "shedding_ended"
+    """Of a source that was late rows are left out no more, or the run is over."""
     DISK_TROUBLE = "disk_trouble"
     """A site's disk does not do what it should."""
     CHECKPOINT_COMPLETED = "checkpoint_completed"

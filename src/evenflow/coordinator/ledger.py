@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.availability.entries import Key
+from evenflow.availability.entries import Key, LeftOut
 from evenflow.exchange.shedding import ALL
 from evenflow.plan.layout import Layout
 from evenflow.site.facts import RowsShed
@@ -16,18 +16,37 @@ from evenflow.site.facts import RowsShed
 REMEMBERED: Final = 100_000
 """Epochs of a partition of which is known what was left out; of older ones only how much."""
 CALM_EPOCHS: Final = 256
-"""After so many epochs in which nothing was left out of a source, it is news that something is."""
+"""After so many epochs in which nothing was left out of a source, that is over, and it is news if something is again."""
+
+
+@dataclass(slots=True)
+class Spell:
+    """From when rows of a source are left out, until none have been for a while. first, last: epochs. begun_us, ended_us: when the earliest
+    and the latest of these epochs were cut, wall clock. dropped: rows."""
+
+    first: int
+    last: int
+    begun_us: int
+    ended_us: int
+    dropped: int = 0
+
+    def take(self, said: RowsShed) -> None:
+        self.first, self.last = min(self.first, said.epoch), max(self.last, said.epoch)
+        self.begun_us, self.ended_us = min(self.begun_us, said.stamp), max(self.ended_us, said.stamp)
+        self.dropped += sum(said.dropped)
 
 
 @dataclass(slots=True)
 class Ledger:
-    """dropped, kept: rows of each source's segment in the epochs in which some were left out."""
+    """before: what was left out in epochs that the run does not begin with, as the journal says it. dropped, kept: rows of each source's
+    segment in the epochs since in which some were left out."""
 
+    before: Mapping[Key, LeftOut] = field(default_factory=dict)
     dropped: dict[int, int] = field(default_factory=dict)
     kept: dict[int, int] = field(default_factory=dict)
     _told: dict[Key, dict[int, RowsShed]] = field(default_factory=dict)
     _forgotten: dict[Key, int] = field(default_factory=dict)
-    _newest: dict[int, int] = field(default_factory=dict)
+    _spells: dict[int, Spell] = field(default_factory=dict)
 
     def take(self, said: RowsShed) -> bool:
         """Whether that is the first time after a calm that rows of this source are left out."""
@@ -41,9 +60,23 @@ class Ledger:
             del told[oldest]
         self.dropped[said.segment] = self.dropped.get(said.segment, 0) + sum(said.dropped)
         self.kept[said.segment] = self.kept.get(said.segment, 0) + said.kept
-        before = self._newest.get(said.segment)
-        self._newest[said.segment] = max(said.epoch, before or 0)
-        return before is None or said.epoch > before + CALM_EPOCHS
+        is_first = said.segment not in self._spells
+        self._spells.setdefault(said.segment, Spell(said.epoch, said.epoch, said.stamp, said.stamp)).take(said)
+        return is_first
+
+    def ended(self, seen: int) -> dict[int, Spell]:
+        """By ingress segment, what is over with this epoch. Told once."""
+        found = {segment: spell for segment, spell in self._spells.items() if seen > spell.last + CALM_EPOCHS}
+        return found if not found else self._end(found)
+
+    def ended_all(self) -> dict[int, Spell]:
+        """What is over since the run is. Told once."""
+        return self._end(dict(self._spells))
+
+    def _end(self, spells: dict[int, Spell]) -> dict[int, Spell]:
+        for segment in spells:
+            del self._spells[segment]
+        return spells
 
     def __iter__(self) -> Iterator[RowsShed]:
         """What is remembered, by partition and epoch."""
@@ -63,10 +96,18 @@ SHED: Final = pa.schema(
 )  # fmt: skip
 
 
-def shed_table(layout: Layout, told: Iterable[RowsShed]) -> pa.Table:
+def shed_table(layout: Layout, told: Iterable[RowsShed], before: Mapping[Key, LeftOut]) -> pa.Table:
     """One row per partition of a source and epoch in which rows were left out. first, end: positions of what the source gave, the latter
-    of the row behind. keep: by value class, which share was kept; dropped: by value class, rows."""
-    rows = [
+    of the row behind. keep: by value class, which share was kept; dropped: by value class, rows.
+
+    Where the run goes on at a checkpoint, what was left out before it is one row per partition, with the last such epoch, and without
+    positions and shares (null), which the journal has no more.
+    """
+    rows: list[tuple[Any, ...]] = [
+        (layout.segments[segment].source or "", partition, gone.epoch, None, None, None, gone.kept, list(gone.dropped))
+        for (segment, partition), gone in sorted(before.items())
+    ]
+    rows += [
         (
             layout.segments[said.segment].source or "",
             said.partition,

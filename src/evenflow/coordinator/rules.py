@@ -35,7 +35,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.failure import break_run, compare, fail, note_slow, note_trouble
 from evenflow.coordinator.rounds import change_spares, pin
-from evenflow.coordinator.shed import note_shed
+from evenflow.coordinator.shed import note_calm, note_shed
 from evenflow.exchange.rules import Rule, RuleTable, always, otherwise
 from evenflow.site.facts import (
     CheckpointLate,
@@ -76,7 +76,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield Rule("V1", SiteReady, guards.newcomer, members.welcome, "a site that comes later is a spare, and gets lost replicas")
     yield Rule("V1", SiteReady, guards.is_over, RunEffects.ignore, "the run has ended meanwhile")
     yield Rule("V1", SiteReady, otherwise, RunEffects.ignore, "it is there already")
-    yield Rule("V2", EpochSeen, always, plans.note_epoch, "a plan is proposed beyond every epoch seen")
+    yield Rule("V2", EpochSeen, always, note_calm, "a plan is proposed beyond every epoch seen; shedding is over after a calm")
     yield Rule("V2", PlanChangeRequested, guards.can_propose, RunEffects.propose, "proposed at max seen + k")
     yield Rule("V2", PlanChangeRequested, guards.is_over, RunEffects.ignore, "a run that is over needs no plan")
     yield Rule("V2", PlanChangeRequested, otherwise, plans.want_plan, "one plan at a time; the request waits")

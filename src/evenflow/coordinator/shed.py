@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from evenflow.coordinator.effects import RunEffects
-from evenflow.coordinator.events import Kind, SiteSaid
+from evenflow.coordinator.events import EpochSeen, Kind, SiteSaid
+from evenflow.coordinator.plans import note_epoch
 from evenflow.site.facts import RowsShed
 
 
@@ -16,3 +17,9 @@ def note_shed(machine: RunEffects, event: SiteSaid) -> None:
         outputs = ", ".join(map(repr, machine.layout.sheds[source].outputs)) if source in machine.layout.sheds else ""
         text = f"source {source!r} is late: rows of it are left out, and {outputs} miss what would have come of them"
         machine.happened(Kind.SHEDDING, event.site, text, {"source": source, "epoch": said.epoch, "partition": said.partition})
+
+
+def note_calm(machine: RunEffects, event: EpochSeen) -> None:
+    """An epoch was closed: perhaps nothing has been left out of a source for long enough."""
+    note_epoch(machine, event)
+    machine.tell_spells(machine.ledger.ended(event.epoch))

@@ -307,7 +307,8 @@ class Effects(Fittings):
             record = log.record(hosted.done)
             if record.keep:
                 first, kept = log.taken_done, 0 if record.rows is None else record.rows.num_rows
-                self.tell(RowsShed(log.segment, log.partition, record.epoch, first, record.taken, record.keep, kept, record.dropped))
+                of = (record.epoch, first, record.taken, record.keep, kept, record.dropped, record.stamp)
+                self.tell(RowsShed(log.segment, log.partition, *of))
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
         self._send(cohort, outcome)
         self.releasing.finish(cohort, outcome)

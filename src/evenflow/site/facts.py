@@ -144,7 +144,7 @@ class StateUnreadable:
 @dataclass(frozen=True, slots=True)
 class RowsShed:
     """An epoch of an ingress partition was processed here, and rows of its source had been left out: of those from position `first` to
-    before `taken`. keep, dropped: as in `Record`. kept: rows that it has. Every replica says so (D5)."""
+    before `taken`. keep, dropped, stamp: as in `Record`. kept: rows that it has. Every replica says so (D5)."""
 
     segment: int
     partition: int
@@ -154,6 +154,7 @@ class RowsShed:
     keep: tuple[int, ...]
     kept: int
     dropped: tuple[int, ...]
+    stamp: int
 
 
 Fact = (

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from evenflow.availability.entries import Cut, Key, Piece
+from evenflow.availability.entries import Cut, Key, LeftOut, Piece
 from evenflow.plan.plan import Plan
 
 
@@ -28,6 +28,7 @@ class Beginning:
     cuts: by ingress partition, of the epochs from `epoch` + 1 to `durable`, ascending and without gaps: they are cut so again.
     logs: by ingress partition, what `PartitionLog.facts_done` said of it at the end of the base; none where that is nothing.
     pieces: of the checkpoint at the base. generation: which one begins, 0 where nothing is journalled.
+    left_out: by ingress partition, rows of its source that were in the epochs up to the base. Sites need not know.
     """
 
     epoch: int = 0
@@ -36,6 +37,7 @@ class Beginning:
     logs: Mapping[Key, Sequence[Any]] = field(default_factory=dict)
     pieces: tuple[Piece, ...] = ()
     generation: int = 0
+    left_out: Mapping[Key, LeftOut] = field(default_factory=dict)
     durable: int = field(init=False)
     """The last epoch that is cut as before. No end has given out a later one."""
 

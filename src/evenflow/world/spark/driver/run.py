@@ -169,9 +169,11 @@ class Run(RunDisplay, AskedFor):
         return self._driven.numbers.statistics_since(seen)
 
     def shed(self) -> pa.Table:
-        """What was left out of its sources so far: see `evenflow.coordinator.ledger.shed_table`."""
+        """What was left out of its sources so far, by earlier drivers at its checkpoint location, too: see
+        `evenflow.coordinator.ledger.shed_table`."""
         machine = self._driven.machine
-        return shed_table(machine.layout, self._coordinator.ask(lambda: [*machine.ledger]) if self.is_active else machine.ledger)
+        told = self._coordinator.ask(lambda: [*machine.ledger]) if self.is_active else machine.ledger
+        return shed_table(machine.layout, told, machine.ledger.before)
 
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
@@ -180,7 +182,8 @@ class Run(RunDisplay, AskedFor):
         why), site_joined, redundancy (every partition has all its replicas), move_begun,
         move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
         repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), newcomer (also source, name),
-        refresh_failed (also table), shedding (also source, epoch, partition),
+        refresh_failed (also table), shedding (also source, epoch, partition), shedding_ended (also source,
+        epoch, through, rows, seconds: of what was left out since it began),
         user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble, restarted (also epoch, generation),
         lost (all replicas of something: the run waits for sites and goes on), recovered_in_place (also epoch, generation), before its start
         standby_waits, standby_takes_over (also silent_s, waited_s) and standby_ends (all with location, generation of whom it waited for),
