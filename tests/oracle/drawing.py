@@ -24,6 +24,8 @@ SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
     exp.Column: ("{0}",),
     exp.Literal: ("12", "1e3", "9223372036854775807", "'it''s'", '"two"'),
     exp.RawString: ("r'a\\b'",),
+    exp.HexString: ("x'0aFF'", "X'aff'", "x''"),
+    exp.Tuple: ("({0}, {1})", "({0}, {1}, {2}).col2"),
     exp.Boolean: ("true", "false"),
     exp.Null: ("null",),
     exp.Interval: ("interval 3 days", "interval '2' hour", "interval '1 02:03' day to minute", "interval '-1:02.5' minute to second"),
@@ -75,6 +77,7 @@ SYNTAX: Final[dict[type[exp.Expr], Sequence[str]]] = {
     exp.Concat: ("'a' 'b'",),
     exp.Trim: ("trim(both {1} from {0})", "trim(leading {1} from {0})", "trim(trailing {1} from {0})", "trim(both from {0})", "trim({0})"),
     exp.Substring: ("substring({0}, {1}, {2})", "substring({0} from {1} for {2})", "substring({0} from {1})"),
+    exp.Overlay: ("overlay({0} placing {1} from {2})", "overlay({0} placing {1} from {2} for {3})"),
     exp.StrPosition: ("position({1} in {0})", "position({1}, {0})", "position({1}, {0}, {2})"),
     exp.Extract: tuple(f"extract({unit} from {{0}})" for unit in (
         "year", "quarter", "month", "week", "day", "doy", "dow", "hour", "minute", "second", "dayofweek",

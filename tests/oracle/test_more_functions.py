@@ -484,6 +484,11 @@ to_base32(s)
 to_base32(w)
 from_base32(to_base32(s))
 from_base32('MZXW6===')
+from_base32('year')
+from_base32('MFRGGZDFM')
+from_base32('MF RGG=A')
+from_base32(s)
+from_base32(n)
 hmac(s, s2)
 hmac('key', s, 'SHA-512')
 hmac(s, s2, 'SHA1')
@@ -567,7 +572,12 @@ time_bucket(interval '15' minute, t)
 time_bucket(interval '1' hour, z, timestamp_ntz '2024-01-01 00:30:00')
 time_bucket(interval '1' month, t)
 time_bucket(interval '3' month, least(t, timestamp '9999-12-31 00:00:00'), timestamp '2024-01-15 00:00:00')
+time_bucket(interval '7' day, t, timestamp '2024-02-29 12:34:56.789')
+time_bucket(interval '1' day, t, null)
+time_bucket(interval '1' day, null)
 timestamp_seconds(cast(1.5 as decimal(3,1)))
+timestamp_seconds(f)
+timestamp_seconds(d)
 from_utc_timestamp('2016-08-31', 'Asia/Seoul')
 months_between('1997-02-28 10:30:00', '1996-10-30')
 next_day('2015-01-14', 'TU')
@@ -588,6 +598,8 @@ get_json_object('[]', '$[*]')
 get_json_object('["a"]', '$[*]')
 get_json_object('[null,1]', '$[*]')
 to_json(struct(date '2024-02-29' as u, t), map('dateFormat', 'dd/MM/yyyy', 'timestampFormat', 'HH:mm'))
+to_json(struct(u), map('dateFormat', 'dd/MM/yyyy'))
+to_csv(struct(u, i), map('dateFormat', 'yyyy MMM'))
 to_json(struct(i, s), map('ignoreNullFields', 'false'))
 to_json(named_struct('b', i, 'a', j), map('sortKeys', 'true'))
 vector_inner_product(array(1.0F, 2.0F), array(3.0F, 4.0F))
@@ -622,6 +634,11 @@ def test_forms_and_bytes_are_as_sparks(spark: Any) -> None:
 
 
 REFUSED: Final = {
+    "make_timestamp(t)": "needs a date", "make_timestamp_ltz(u)": "takes 6 to 7", "try_make_timestamp_ntz(u)": "takes 6 arguments",
+    "time_bucket(interval '1' day, u)": "needs a timestamp", "time_bucket(v, t)": "must be a literal",
+    "time_bucket(interval '1' day, t, t2)": "must be a literal",
+    "time_bucket(interval '1' day, z, timestamp '2024-01-01 00:00:00')": "needs an origin",
+    "time_bucket(interval '0' day, t)": "above zero",
     "from_json(i, 'a int')": "needs a string", "from_json(s, s2)": "must be a literal", "from_json(s, 'a')": "cannot read the schema",
     "from_json(s, 'a int', map('mode', 'DROPMALFORMED'))": "PERMISSIVE, FAILFAST", "from_json(s, 'int')": "struct, an array or a map",
     "from_json(s, 'a int', map('primitivesAsString', 'true'))": "no option 'primitivesAsString'", "to_csv(array(i))": "needs a struct",

@@ -84,9 +84,11 @@ def _make_date(year: Node, month: Node, day: Node) -> Node:
 def _make_timestamp(name: str, type_: pa.DataType, tried: bool, *given: Node) -> Node:
     """Of year, month, day, hour, minute, second, and perhaps the zone that they are of; or of a date. A second of 60 is the next minute."""
     if len(given) == 1:
-        return cast(_day(given[0], name), type_)
+        if given[0].type not in (DATE, NULL):
+            raise TypeMismatch(f"{name} of one argument needs a date, but {given[0].text} is {name_of(given[0].type)}; cast it")
+        return cast(given[0], type_)
     if len(given) < 6:
-        raise ExpressionError(f"{name} takes a date, or 6 or 7 numbers; columns cannot be times of a day")
+        raise ExpressionError(f"{name} takes a date, or 6 or 7 arguments from the year to the second; columns cannot be times of a day")
     if len(given) == 7 and type_ == TIMESTAMP_NTZ:
         raise ExpressionError(f"{name} has no zone")
     whole = [_int(each, name) for each in given[:5]]
@@ -357,7 +359,9 @@ def _try_to(type_: pa.DataType, name: str, a: Node, form: Node | None = None) ->
 
 
 def _made(name: str, type_: pa.DataType, most: int) -> dict[str, Signature]:
-    return {f"{'try_' if tried else ''}{name}": Signature(partial(_make_timestamp, name, type_, tried), 1, most) for tried in (False, True)}
+    """Only make_timestamp is of a date, too."""
+    least = 1 if name == "make_timestamp" else 6
+    return {f"{word}{name}": Signature(partial(_make_timestamp, f"{word}{name}", type_, word != ""), least, most) for word in ("", "try_")}
 
 
 FUNCTIONS: Final[dict[str, Signature]] = {

@@ -246,7 +246,7 @@ def _writer(type_: Any, how: _Writing) -> Writer:
 
 def by_pattern(type_: pa.DataType, pattern: str) -> Kernel:
     """Dates and timestamps by a pattern of date_format."""
-    node = times.FUNCTIONS["date_format"].build(Node(type_, lambda batch: batch.column(0)), literal(pa.scalar(pattern)))
+    node = times.by_pattern(Node(type_, lambda batch: batch.column(0)), pattern)
     return lambda array: spread(node.run(pa.record_batch({"": array})), len(array))
 
 

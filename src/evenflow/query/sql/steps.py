@@ -13,7 +13,7 @@ from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.intervals import months_of
 from evenflow.query.sql.node import InvalidValue, Node, literal, rowwise
-from evenflow.query.sql.signature import Signature
+from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import DATE, INTERVAL, LONG, MONTHS, NULL, TIMESTAMP, TIMESTAMP_NTZ, name_of, timestampy
 
 _DAY_US: Final = 86_400_000_000
@@ -74,27 +74,29 @@ def cast_elements(listed: Node, type_: Any) -> Node:
 
 def _bucket(size: Node, a: Node, origin: Node | None = None) -> Node:
     """The start of the bucket that a time lies in. origin: where one of them starts, 1970 if nothing is said."""
-    if not timestampy(a.type) and a.type != DATE:
+    if not timestampy(a.type) and a.type != NULL:
         raise TypeMismatch(f"time_bucket needs a timestamp, but {a.text} is {name_of(a.type)}; cast it")
     if size.type not in (INTERVAL, MONTHS):
         raise TypeMismatch(f"time_bucket needs an interval for its size, but {size.text} is {name_of(size.type)}")
-    a = cast(a, TIMESTAMP) if a.type == DATE else a
+    if size.constant is None:
+        raise ExpressionError(f"time_bucket: the size must be a literal, not {size.text}")
+    length = months_of(size) if size.type == MONTHS else constant_of(op.cast_raw(size, LONG), "the size of time_bucket")
+    if isinstance(length, int) and length < 1:
+        raise ExpressionError("time_bucket: the size must be above zero")
+    a = cast(a, TIMESTAMP) if a.type == NULL else a
+    if origin is not None and origin.type not in (a.type, NULL):
+        raise TypeMismatch(f"time_bucket needs an origin that is a {name_of(a.type)}, but {origin.text} is {name_of(origin.type)}; cast it")
+    if origin is not None and origin.constant is None:
+        raise ExpressionError(f"time_bucket: the origin must be a literal, not {origin.text}")
     first = literal(pa.scalar(0, LONG)) if origin is None else op.micros(cast(origin, a.type))
-    if size.type == MONTHS:
-        months = months_of(size)
-        if months < 1:
-            raise ExpressionError("time_bucket: the size must be above zero")
-        found = rowwise(lambda at, start: _in_months(at, start, months), LONG, op.micros(a), first)
-    else:
-
-        def one(at: int, start: int, length: int) -> int:
-            if length < 1:
-                raise InvalidValue("time_bucket: the size must be above zero")
-            return start + (at - start) // length * length
-
-        found = rowwise(one, LONG, op.micros(a), first, op.cast_raw(size, LONG), raises=True)
+    start_of = _in_months if size.type == MONTHS else _in_micros
+    found = rowwise(start_of, LONG, op.micros(a), first, literal(pa.scalar(length, LONG)), raises=True)
     plain = op.cast_raw(found, TIMESTAMP_NTZ)
     return plain if a.type == TIMESTAMP_NTZ else op.cast_raw(plain, a.type)
+
+
+def _in_micros(at: int, start: int, size: int) -> int:
+    return start + (at - start) // size * size
 
 
 def _in_months(at: int, start: int, months: int) -> int:

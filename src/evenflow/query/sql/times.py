@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -239,11 +240,19 @@ def _floor_divide(value: Value, by: pa.Scalar) -> Value:
 
 def _from_units(unit_us: int, name: str, a: Node) -> Node:
     if name == "timestamp_seconds" and numeric(a.type) and not integral(a.type):
-        return _of_seconds(a) if decimal(a.type) else cast(a, TIMESTAMP)
+        return _of_seconds(a) if decimal(a.type) else op.cast_raw(op.cast_raw(rowwise(_nearest, LONG, a), TIMESTAMP_NTZ), TIMESTAMP)
     if not integral(a.type):
         raise TypeMismatch(f"{name} needs a whole number, but {a.text} is {name_of(a.type)}")
     scaled = op.arithmetic("*", cast(a, LONG), cast(op.TRUE, LONG)) if unit_us == 1 else _times(cast(a, LONG), unit_us)
     return op.cast_raw(op.cast_raw(scaled, TIMESTAMP_NTZ), TIMESTAMP)
+
+
+def _nearest(seconds: float) -> int | None:
+    """Microseconds of a double, or the end of the range that it is beyond. None for what is no number of seconds."""
+    if not math.isfinite(seconds):
+        return None
+    micros = seconds * 1e6
+    return int(max(-(2.0**63), micros)) if micros < 2.0**63 else 2**63 - 1
 
 
 def _of_seconds(a: Node) -> Node:
@@ -270,6 +279,13 @@ def _from_unixtime(a: Node, form: Node | None = None) -> Node:
 
 def _date_format(a: Node, form: Node) -> Node:
     return _written("date_format", cast(_stamp(a, "date_format"), TIMESTAMP), constant_of(form, "the format of date_format"))
+
+
+def by_pattern(a: Node, pattern: str) -> Node:
+    """A date or a timestamp by a pattern. Without hours in it a date stays a date: the last ones are beyond the last timestamp."""
+    if a.type != DATE or any(part.letter in tuple("HhkKmsSa") for part in formatted.parts_of(pattern, "date_format")):
+        return _date_format(a, literal(pa.scalar(pattern)))
+    return formatted.written(pattern, a, lambda name, time: _FIELDS[name].build(time), a, "date_format")
 
 
 def _written(what: str, a: Node, pattern: object) -> Node:
