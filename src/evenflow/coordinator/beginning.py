@@ -14,19 +14,22 @@ from evenflow.availability.entries import Content, Cut, Key
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError
 from evenflow.plan.layout import KEY_GROUPS, Layout
-from evenflow.plan.placement import Scheme, first_plan, on_sites
+from evenflow.plan.placement import Place, Scheme, first_plan, home, on_sites
 from evenflow.plan.plan import Plan, Settings
 from evenflow.plan.ranges import connected, of_segment
 from evenflow.site.replaying import Beginning
 from evenflow.stream.ids import FIRST_PLAN, PlanNumber, SiteId
 
 
-def begin_at(standing: Standing, layout: Layout, sites: Sequence[SiteId], replicas: int = 1, scheme: Scheme = "mirrored") -> Beginning:
+def begin_at(
+    standing: Standing, layout: Layout, sites: Sequence[SiteId], replicas: int = 1, scheme: Scheme = "mirrored", place: Place = home
+) -> Beginning:
     """Everything after the newest checkpoint's epoch, or after nothing if there is none; what is durable is replayed.
 
     layout: planned with the journalled arguments, so that there are as many partitions as then. sites: that host something from the start,
-    in the order in which `first_plan`'s 0, 1, ... stand for them. The run begins under the last of the plans. Raises LocationError where
-    the journal is of another dataflow, or needs what cannot be replayed; QueryError for more replicas than sites.
+    in the order in which `first_plan`'s 0, 1, ... stand for them. place: as of `first_plan`. The run begins under the last of the plans.
+    Raises LocationError where the journal is of another dataflow, or needs what cannot be replayed; QueryError for more replicas than
+    sites.
     """
     assert standing.ended is None, "a run that is over has nothing to go on with"
     _check_ingress(standing, layout)
@@ -34,7 +37,7 @@ def begin_at(standing: Standing, layout: Layout, sites: Sequence[SiteId], replic
     contents = [content for content in standing.contents if content.effective <= durable + 1]
     for content in contents:
         _check(content, layout)
-    plans = _plans(contents or [Content(1)], layout, sites, replicas, scheme)
+    plans = _plans(contents or [Content(1)], layout, sites, replicas, scheme, place)
     cuts = {key: tuple(cut for cut in found if cut.epoch <= durable) for key, found in standing.cuts.items()}
     logs = logs_of(standing)
     _check_sources(layout, cuts, logs)
@@ -42,10 +45,12 @@ def begin_at(standing: Standing, layout: Layout, sites: Sequence[SiteId], replic
     return Beginning(standing.base, plans, cuts, logs, pieces, standing.generation, dict(standing.left_out))
 
 
-def _plans(contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId], replicas: int, scheme: Scheme) -> tuple[Plan, ...]:
+def _plans(
+    contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId], replicas: int, scheme: Scheme, place: Place
+) -> tuple[Plan, ...]:
     """One for each content, which all place alike: together what changes hands in any step from one to the next."""
     together = {s.id: connected([of_segment(content.ranges, s) for content in contents]) for s in layout.segments if s.is_keyed(layout)}
-    first = on_sites(first_plan(layout, len(sites), replicas, scheme, together), sites)
+    first = on_sites(first_plan(layout, len(sites), replicas, scheme, together, place), sites)
     return tuple(
         Plan(
             PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (),

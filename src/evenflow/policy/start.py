@@ -56,6 +56,20 @@ def start(planned: Layout, columns: int, profile: Statistics | None = None) -> P
     return place
 
 
+def place_of(name: str, planned: Layout) -> Place:
+    """By the name that options give it: `home`, or `start` without a profile, which is made for as many columns as are asked for."""
+    if name == "home":
+        return home
+    made: dict[int, Place] = {}
+
+    def place(segment: Segment, partition: int, columns: int) -> int:
+        if columns not in made:
+            made[columns] = start(planned, columns)
+        return made[columns](segment, partition, columns)
+
+    return place
+
+
 def _unknown(planned: Layout, pieces: list[Piece]) -> Floats:
     """float (pieces, segments + sources): each segment may cost anything, so it is a source of its own; and what one source feeds has more
     to do together, as if all rows passed and cost the same in boxes, and nothing to read."""

@@ -15,6 +15,7 @@ from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.survival import SETTLE_S, SURVIVED
 from evenflow.errors import CheckpointCorrupt
 from evenflow.plan.layout import Layout
+from evenflow.policy.start import place_of
 from evenflow.stream.ids import SiteId
 from evenflow.world.sim.lasting import Lasting
 from evenflow.world.sim.model import StoreModel
@@ -111,8 +112,9 @@ class SimCluster:
         self._given |= changed
         given = self._given
         sites, replicas = given["sites"], given.get("replicas", 1)
+        place = place_of(given.get("first_placement", "home"), self._layout)
         beginning = begin_at(
-            self.store.standing(), self._layout, tuple(map(SiteId, range(sites))), replicas, given.get("placement", "mirrored")
+            self.store.standing(), self._layout, tuple(map(SiteId, range(sites))), replicas, given.get("placement", "mirrored"), place
         )
         world = SimWorld(
             self._layout,

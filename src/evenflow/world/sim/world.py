@@ -25,6 +25,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
+from evenflow.policy.start import place_of
 from evenflow.site.events import Heard, StateMemoryChanged
 from evenflow.site.ground import Setup
 from evenflow.site.machine import SiteMachine
@@ -77,6 +78,7 @@ class SimWorld:
         replicas: int = 1,
         spares: int = 0,
         placement: Scheme = "mirrored",
+        first_placement: str = "home",
         seed: int = 0,
         options: FlowOptions | None = None,
         link: LinkModel | None = None,
@@ -128,7 +130,7 @@ class SimWorld:
         self.released = self.lasting.released
         self.latencies_us: list[int] = []
         self.statistics = Recent()
-        plan = plan or first_plan(layout, sites, replicas, placement)
+        plan = plan or first_plan(layout, sites, replicas, placement, place=place_of(first_placement, layout))
         self.replicas = len(plan.placement[0][0])
         membership = first_membership(layout, plan, map(SiteId, range(sites + spares)))
         journal = None if store is None else Journal.of(store.begin(self._begun(plan), f"nonce of seed {seed}"))

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from evenflow.coordinator.beginning import begin_at
 from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
-from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
+from evenflow.plan.placement import Place, Scheme, first_membership, first_plan, on_hosts, on_sites
+from evenflow.policy.start import place_of
 from evenflow.query.planner import layout
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import with_tables
@@ -220,7 +221,7 @@ class Engine(EngineDisplay, ProfiledSites):
             chosen = on_hosts(sites[: self.sites], hosts, replicas, self.placement)
             beginning, taken = FROM_NOTHING, None
             if found is None or over:
-                plan = on_sites(first_plan(planned, self.sites, replicas, self.placement), chosen)
+                plan = on_sites(first_plan(planned, self.sites, replicas, self.placement, place=self._place(planned)), chosen)
             else:
                 taken, beginning = self._begin(found, chosen, replicas, TAKE_OVER_TRIES if take_over else 1)
                 check_sinks(has, run_id, beginning.durable)
@@ -248,9 +249,13 @@ class Engine(EngineDisplay, ProfiledSites):
                 coordinator.add_run(driven)
         return run
 
+    def _place(self, planned: Layout) -> Place:
+        return place_of(self.options.first_placement, planned)
+
     def _begin(self, found: Found, chosen: Sequence[SiteId], replicas: int, tries: int) -> tuple[Taken, Beginning]:
         """Take the location over, for these sites. What cannot be is an error before anything is written."""
-        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement)
+        place = self._place(found.layout)
+        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement, place=place)
         begins(found.standing)
         taken = begin(found, tries)
         return taken, begins(taken.standing)  # With what another driver has appended meanwhile.

@@ -36,6 +36,8 @@ class EngineOptions(Declared):
     `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own. checkpoint_location: a folder in which
     each dataflow has its own, by its name, for what a restart needs; None: nothing is written down. shedding: what is done where more
     comes than can be done: "off", it waits; "reflex", rows of sources that are late are left out, where only outputs with `qos` need them.
+    first_placement: where first replicas lie when a run begins, at the start and after the loss of everything: "home", in blocks, and
+    by the hash of the name what has one partition; "start", such ones so that they do not meet (see `evenflow.policy.start`).
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -68,6 +70,7 @@ class EngineOptions(Declared):
     balance_parameters: Parameters | None = None
     checkpoint_location: str | None = None
     shedding: str = DEFAULT.shedding
+    first_placement: str = "home"
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
@@ -75,7 +78,7 @@ class EngineOptions(Declared):
         "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
         "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
-        "shedding": one_of("off", "reflex"),
+        "shedding": one_of("off", "reflex"), "first_placement": one_of("home", "start"),
     }  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -1,0 +1,44 @@
+"""A run begins where its option says, at its start and after the loss of everything, and its answers are the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from evenflow.plan.placement import first_plan, home
+from evenflow.policy.start import place_of
+from tests.sim.test_restart import Stage, as_undisturbed
+
+
+def stones(stage: Stage) -> Counter[int]:
+    """Boxes with one partition, by the site of the first replica under the plan that acts."""
+    world = stage.world
+    alone = [segment for segment in stage.planned.segments if segment.kind != "ingress" and segment.partitions == 1]
+    return Counter(world.coordinator.view.plan.placement[segment.id][0][0] for segment in alone)
+
+
+@pytest.mark.parametrize(("case", "replicas"), [("joins", 1), ("poison", 2)])
+def test_what_has_one_partition_does_not_meet_and_not_after_a_restart_either(case: str, replicas: int) -> None:
+    """Goal: nothing is lost, repeated or different, and both generations are placed alike. Method: everything is gone at once."""
+    stage = Stage(case, replicas=replicas, first_placement="start")
+    columns = 4 // replicas
+    first = first_plan(stage.planned, 4, replicas, place=place_of("start", stage.planned))
+    assert first != first_plan(stage.planned, 4, replicas), "else the option would change nothing here"
+    assert stage.world.coordinator.view.plan.placement == first.placement
+    many = sum(stones(stage).values())
+    assert many > 1 and max(stones(stage).values()) <= -(-many // columns)
+    stage.world.run_for(0.05)
+    durable = stage.durable
+    assert durable > 0
+    stage.cluster.lose_all()
+    stage.cluster.restart()
+    assert stage.world.coordinator.beginning.plans[0].placement == first.placement
+    stage.finish()
+    as_undisturbed(stage, durable, case, 0.05, replicas=replicas, first_placement="start")
+
+
+def test_without_the_option_all_is_at_home() -> None:
+    stage = Stage("joins")
+    assert place_of("home", stage.planned) is home
+    assert stage.world.coordinator.view.plan.placement == first_plan(stage.planned, 4).placement
