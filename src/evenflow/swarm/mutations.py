@@ -105,7 +105,7 @@ REPLAY: Final = (
         "return before.effective if plan.settings == before.settings else",
         "return before.effective if True else",
     ),
-    Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "replicas, scheme, together)", "replicas, scheme)"),
+    Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, None, place)"),
 )
 """Of what a new generation does again (K10)."""
 
