@@ -15,8 +15,11 @@ from evenflow.coordinator.ledger import Ledger
 from evenflow.errors import SourceError
 from evenflow.exchange.shedding import classes, staying
 from evenflow.plan.layout import Layout, Shed
+from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.sources.generator import GeneratorReader, GeneratorSource
+from evenflow.stream.waiting import Waiting
 from evenflow.stream.worth import Classes
 from evenflow.swarm.checkers import Checkers
 from evenflow.world.sim.cluster import SimCluster
@@ -261,3 +264,40 @@ def test_what_is_worth_most_is_kept() -> None:
     share = len(answers) / flood.rows
     best = flood.rows * share * (0.1 + 0.9 * (1 - share / 2))
     assert worth > 0.9 * best, "the knapsack has the rows of greatest value"
+
+
+class UndatedReader(GeneratorReader):
+    def waiting(self, now_us: int) -> Waiting | None:
+        told = super().waiting(now_us)
+        return None if told is None else Waiting(told.rows)
+
+
+class Undated(GeneratorSource):
+    """Rows come at a rate, and nobody knows since when one waits: as of a broker."""
+
+    reader = UndatedReader
+
+    @property
+    def tells_due(self) -> bool:
+        return False
+
+
+def test_a_source_that_cannot_say_since_when_a_row_is_due_is_never_shed() -> None:
+    """Goal: what is never late loses nothing, whatever becomes of others. Method: such a source, whose rows differ in worth, beside
+    one that is late."""
+    flow, qos = ef.Dataflow("two"), ef.qos(latency=[(f"{PATIENCE_MS} ms", 1), ("1 s", 0)], value=("value", [(0, 0.1), (1000, 1)]))
+    for name, rate, make in (("late", 2 * CAN, GeneratorSource), ("calm", CAN // 4, Undated)):
+        made = make(rate=rate, rows=int(rate * 0.4), keys=1000, count=SITES, seed=5, begin_us=1_000_000)
+        flow.source(made, name=name).select("key", "value").to(ef.sinks.memory(f"{name}s"), name=f"{name}s", qos=qos)
+    planned = layout(flow.network, sites=SITES)
+    assert [*planned.sheds] == ["late"] and never_late(flow.network) == ("calm",)
+    assert "nothing is ever left out of source 'calm'" in never_late_text(flow.network)
+    cost = CostModel(row_us=ROW_US, free=frozenset({"egress"}))
+    options = FlowOptions(shedding="reflex", heartbeat_ms=50.0)
+    world = SimWorld(planned, sites=SITES, cost=cost, options=options, read_rows=200, read_every_us=(500, 1_500), seed=7)
+    Checkers(world)
+    while not world.ended:
+        world.run_for(0.1)
+        assert world.now_us < 60_000_000
+    assert sum(world.coordinator.ledger.totals().values()) > 1_000 < world.output("lates").num_rows
+    assert world.output("calms").num_rows == int(CAN // 4 * 0.4)

@@ -50,6 +50,10 @@ class ScheduledEvents(Source):
     def streaming(self) -> bool:
         return False
 
+    @property
+    def tells_due(self) -> bool:
+        return True
+
     def partitions(self, sites: int) -> int:
         return self.count
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,12 +44,14 @@ def plan(
             output.error(QueryError(f"cannot write {svg}: {error.strerror}; give --svg a file in a directory that can be written"))
             return FAILED
     if not output.as_json:
+        from evenflow.query.lateness import never_late_text
         from evenflow.query.text import layout_text
         from evenflow.query.units import units_text
 
         print(flow.to_text())
         print(layout_text(cut), end="")
         print(units_text(flow.network), end="")
+        print(textwrap.indent(never_late_text(flow.network), "  "), end="")
         if svg is not None:
             output.say(f"drawn into {svg}")
     return OK
@@ -56,6 +59,7 @@ def plan(
 
 def described(flow: Any, cut: Any) -> dict[str, Any]:
     """The JSON object of `plan`; its keys are described in docs/cli.md."""
+    from evenflow.query.lateness import never_late
     from evenflow.query.units import protected, units
     from evenflow.query.whole import moved_whole
     from evenflow.stream.schema import ddl_of
@@ -93,4 +97,5 @@ def described(flow: Any, cut: Any) -> dict[str, Any]:
         "moved_whole": [found.to_json() for found in moved_whole(cut)],
         "units": may_miss,
         "protected": list(protected(flow.network)),
+        "never_shed": list(never_late(flow.network)),
     }

@@ -383,6 +383,8 @@ class Kind(StrEnum):
     """A table could not be read anew."""
     SHEDDING = "shedding"
     """A source is late, and rows of it are left out."""
+    NEVER_SHED = "never_shed"
+    """Rows of some source may be left out, and are not, since nobody can say since when one was due."""
     SHEDDING_ENDED = "shedding_ended"
     """Of a source that was late rows are left out no more, or the run is over."""
     DISK_TROUBLE = "disk_trouble"

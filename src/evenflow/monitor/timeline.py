@@ -14,7 +14,7 @@ Event = Mapping[str, Any]
 STYLES: Final = {
     "kill": "bold red", "site_lost": "red", "take_over": "yellow", "copies": "cyan", "copy_dropped": "yellow",
     "redundancy": "bold green", "site_joined": "green", "move": "cyan", "move_dropped": "yellow", "move_refused": "yellow",
-    "site_emptied": "green", "site_left": "green", "round": "magenta",
+    "site_emptied": "green", "site_left": "green", "round": "magenta", "shedding": "yellow", "shedding_ended": "green",
 }  # fmt: skip
 _PLACE: Final = re.compile(r": on executor .*?\): ")
 _COUNT: Final = re.compile(r"^(\d+) partitions")

@@ -35,9 +35,9 @@ from evenflow.query.kinds.sort import Sort
 from evenflow.query.kinds.source import Source
 from evenflow.query.kinds.union import Union
 from evenflow.query.kinds.watermark import Watermark
+from evenflow.query.lateness import shed_when_late
 from evenflow.query.narrowing import narrow
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network, dead_letter_port
-from evenflow.query.units import sheds
 from evenflow.stream.change import is_changelog
 
 INPUT: Final = Port(-1)
@@ -205,7 +205,7 @@ class _Cutter:
             segments.append(segment)
         sources = {box.name: box.params["source"] for box in self._network.of_kind("source")}
         sinks = {box.name: box.params["sink"] for box in self._network.of_kind("sink")}
-        return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, sheds(self._network))
+        return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, shed_when_late(self._network))
 
     def _spread_sensitivity(self) -> None:
         """Who feeds a segment that cares about order, or deals its rows out by their places, must itself put rows out in an order that is

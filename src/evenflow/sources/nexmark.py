@@ -86,6 +86,10 @@ class NexmarkSource(Declared, Source):
         return self.clock.delay_us
 
     @property
+    def tells_due(self) -> bool:
+        return self.rate is not None
+
+    @property
     def schema(self) -> pa.Schema:
         return SCHEMAS[self.stream]
 

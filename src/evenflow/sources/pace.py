@@ -167,6 +167,10 @@ class MadeSource(Declared, Source):
     def streaming(self) -> bool:
         return self.rows is None
 
+    @property
+    def tells_due(self) -> bool:
+        return self.rate is not None
+
     def partitions(self, sites: int) -> int:
         return self.count or sites
 

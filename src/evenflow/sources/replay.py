@@ -158,6 +158,10 @@ class ReplaySource(Declared, Source):
             )
 
     @property
+    def tells_due(self) -> bool:
+        return self.speed is not None
+
+    @property
     def schema(self) -> pa.Schema:
         return self.columns
 

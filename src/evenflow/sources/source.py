@@ -122,6 +122,11 @@ class Source(ABC):
         return False
 
     @property
+    def tells_due(self) -> bool:
+        """Its readers can say since when a row that waits was due (`Reader.waiting`). Only then may rows be late, and be left out."""
+        return False
+
+    @property
     def newcomers_most(self) -> int:
         """For so many newcomers there are places; 0: nobody looks for any."""
         return 0

@@ -181,6 +181,10 @@ class ChainSource(Declared, Source):
         return pa.schema([*columns, pa.field(POSITION, pa.int64(), False)])
 
     @property
+    def tells_due(self) -> bool:
+        return self.first.tells_due or self.second.tells_due
+
+    @property
     def streaming(self) -> bool:
         return self.second.streaming
 
@@ -247,6 +251,10 @@ class AfterSource(Declared, Source):
     @property
     def schema(self) -> pa.Schema:
         return self.source.schema
+
+    @property
+    def tells_due(self) -> bool:
+        return self.source.tells_due
 
     @property
     def streaming(self) -> bool:

@@ -14,10 +14,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from evenflow.coordinator.beginning import begin_at
+from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Place, Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.start import place_of
+from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import with_tables
@@ -236,6 +238,8 @@ class Engine(EngineDisplay, ProfiledSites):
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier)
             means = None if found is None or over else self._means(found, replicas, program)
             run = Run(looking(Generations(driven, means, coordinator.add_run), coordinator), coordinator, planner, flow.network)
+            if self.options.shedding != "off" and (never := never_late_text(flow.network)):
+                driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
             if contents:
                 run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
             ingests = {name: Ingest(self.spark, coordinator, driven, name) for name in pushed}
