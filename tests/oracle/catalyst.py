@@ -22,7 +22,14 @@ INTERPRETED: Final = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.optimizer.excludedRules": ",".join(
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
-        for rule in ("ConstantFolding", "NullPropagation", "SimplifyConditionals", "UnwrapCastInBinaryComparison", "BooleanSimplification")
+        for rule in (
+            "ConstantFolding",
+            "NullPropagation",
+            "SimplifyConditionals",
+            "UnwrapCastInBinaryComparison",
+            "BooleanSimplification",
+            "SimplifyExtractValueOps",
+        )
     ),
 }
 """Thousands of expressions over some rows: compiling them to Java would take minutes, interpreting them takes seconds.

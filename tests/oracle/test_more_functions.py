@@ -572,7 +572,26 @@ time_bucket(interval '15' minute, t)
 time_bucket(interval '1' hour, z, timestamp_ntz '2024-01-01 00:30:00')
 time_bucket(interval '1' month, t)
 time_bucket(interval '3' month, least(t, timestamp '9999-12-31 00:00:00'), timestamp '2024-01-15 00:00:00')
+concat(s, add_months(u2, k), 1)
+locate(r, if(c, m, b), k)
+atan2(assert_true(b, s), cast(null as int))
+elt(assert_true(b), s, s2)
+ceil('1.55', 1)
+unix_timestamp(assert_true(b))
+try_aes_decrypt(cast(cast(s as bigint) as string), 'yyyy-MM-dd')
+round(d, 2147483647)
+bround(f, 2147483647)
+to_date(u2, 'yyyy')
+try_to_date(u2, 'yyyy')
+try_to_date(u2)
+try_to_timestamp(u2)
+floor(n, 5)
+array(t2, t2, n)[1]
+extract('year', u)
 time_bucket(interval '7' day, t, timestamp '2024-02-29 12:34:56.789')
+time_bucket(interval '1' day, t)
+time_bucket(interval '5' month, t, timestamp '1969-02-28 12:34:56.789')
+time_bucket(interval '5' hour, z, timestamp_ntz '1969-02-28 12:34:56.789')
 time_bucket(interval '1' day, t, null)
 time_bucket(interval '1' day, null)
 timestamp_seconds(cast(1.5 as decimal(3,1)))
@@ -634,6 +653,8 @@ def test_forms_and_bytes_are_as_sparks(spark: Any) -> None:
 
 
 REFUSED: Final = {
+    "ceil(f, 0L)": "must be an int", "element_at(array(i, j), 1L)": "needs an int", "extract(d, u)": "must be a literal",
+    "schema_of_csv('')": "is empty",
     "make_timestamp(t)": "needs a date", "make_timestamp_ltz(u)": "takes 6 to 7", "try_make_timestamp_ntz(u)": "takes 6 arguments",
     "time_bucket(interval '1' day, u)": "needs a timestamp", "time_bucket(v, t)": "must be a literal",
     "time_bucket(interval '1' day, t, t2)": "must be a literal",

@@ -63,7 +63,10 @@ def cast(node: Node, type: pa.DataType, *, try_: bool = False) -> Node:
     if node.type == type:
         return node
     if node.type == NULL:
-        return literal(pa.scalar(None, type), node.text)
+        nothing = pa.scalar(None, type)
+        if node.raises:  # Such as assert_true(...), which is still to be asked.
+            return lift(lambda v: nothing if isinstance(v, pa.Scalar) else pa.nulls(len(v), type), type, node)
+        return literal(nothing, node.text)
     kernel, raises = _kernel(node.type, type, try_)
     result = lift(kernel, type, node, raises=raises and not try_)
     return Node(result.type, result.run, result.constant, result.raises, node.text)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.padding import PKCS7
 
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import InvalidValue, Node, rowwise
+from evenflow.query.sql.node import InvalidValue, Node, attempt, rowwise
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import BINARY, NULL, name_of, stringy
 
@@ -73,7 +73,8 @@ def _decrypt(tried: bool, value: Node, key: Node, *given: Node) -> Node:
                 return None
             raise InvalidValue("aes_decrypt: the key does not fit, or the bytes are not what was encrypted") from None
 
-    return rowwise(one, BINARY, *nodes, raises=not tried)
+    found = rowwise(one, BINARY, *nodes, raises=not tried)
+    return attempt(found) if tried else found  # In Spark the arguments are tried, too.
 
 
 def _decrypted(mode: str, sealed: bytes, key: bytes, known: bytes) -> bytes:

@@ -193,6 +193,8 @@ def _schema_of_csv(a: Node, given: Node | None = None) -> Node:
     text = constant_of(a, "the text of schema_of_csv")
     if not isinstance(text, str):
         raise TypeMismatch("schema_of_csv needs a string")
+    if not text:
+        raise ExpressionError("schema_of_csv: the text is empty, so it has no columns")
     others = _only_more(given, "schema_of_csv")
     types = [_inferred(cell) for cell in _cells(text, _separator(others, "schema_of_csv"))]
     return literal(pa.scalar(f"STRUCT<{', '.join(f'_c{at}: {type_}' for at, type_ in enumerate(types))}>"))

@@ -352,6 +352,8 @@ def _try_to(type_: pa.DataType, name: str, a: Node, form: Node | None = None) ->
         raise TypeMismatch(f"the format of {name} must be a string, not {form.text}")
     if not stringy(a.type) and a.type not in (DATE, NULL) and not timestampy(a.type):
         raise TypeMismatch(f"{name} needs a string, a date or a timestamp, but {a.text} is {name_of(a.type)}; cast it")
+    if a.type == DATE and (form is not None or type_ != DATE):
+        return cast(cast(a, TIMESTAMP), type_)  # In Spark only the reading of a text is tried.
     if form is None:
         return cast(a, type_, try_=True)
     found = times.read(a, form, name, tried=True)

@@ -171,6 +171,8 @@ def _element_at(node: Node, key: Node, *, tried: bool = False) -> Node:
         return _value(node, key)
     if not pa.types.is_list(node.type):
         raise TypeMismatch(f"element_at needs a list or a map, but {node.text} is {name_of(node.type)}")
+    if key.type == pa.int64():
+        raise TypeMismatch(f"element_at needs an int for the place in a list, but {key.text} is bigint; cast it")
     return _element(node, key, first=1, tried=tried)
 
 

@@ -69,11 +69,11 @@ def _abs(a: Node) -> Node:
 
 def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
     """ceil and floor: bigint, so what is too large fails; NaN gives 0, as on the JVM."""
-    a = _number(a, name)
+    a = cast(a, pa.decimal128(38, 18)) if digits is not None and stringy(a.type) else _number(a, name)
     if digits is not None:
         scale = constant_of(digits, f"the number of digits in {name}")
-        if not isinstance(scale, int) or isinstance(scale, bool) or abs(scale) > decimal_math.MOST:
-            raise TypeMismatch(f"the number of digits in {name} must be a whole number up to {decimal_math.MOST}")
+        if digits.type != INT or not isinstance(scale, int) or abs(scale) > decimal_math.MOST:
+            raise TypeMismatch(f"the number of digits in {name} must be an int up to {decimal_math.MOST}")
         if not decimal(a.type):
             real = pa.decimal128(14, 7) if a.type == pa.float32() else pa.decimal128(30, 15)
             a = cast(a, pa.decimal128({8: 3, 16: 5, 32: 10, 64: 20}[a.type.bit_width], 0) if integral(a.type) else real)
@@ -109,6 +109,8 @@ def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
         return decimal_math.rounded(
             a, max(scale, -decimal_math.MOST), ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN
         )
+    if not integral(a.type) and scale >= _TOO_MANY:
+        return rowwise(_beyond_digits, a.type, a, raises=True)
     scale = max(-_MOST_DIGITS, min(scale, _MOST_DIGITS))
     exact = partial(_round_exactly, a.type, scale, ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN)
     if integral(a.type):
@@ -118,6 +120,16 @@ def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
     if a.type != DOUBLE:
         return cast(rowwise(exact, DOUBLE, _shortest_double(a)), a.type)
     return lift(partial(_round_doubles, scale, mode, exact), a.type, a)
+
+
+_TOO_MANY: Final = 646_456_993
+"""Ten to this has 2**31 bits, which no whole number of Java has: Spark fails there."""
+
+
+def _beyond_digits(value: float) -> float:
+    if value and np.isfinite(value):
+        raise ArithmeticOverflow(f"round: no number has {_TOO_MANY} digits behind the point")
+    return value + 0.0
 
 
 def _shortest_double(a: Node) -> Node:

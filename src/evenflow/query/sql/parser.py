@@ -114,6 +114,15 @@ class ExpressionParser(SparkParser):
             else:
                 return this
 
+    def _parse_extract(self) -> exp.Extract | exp.Anonymous:
+        """EXTRACT(unit FROM a). With a comma it is a call like others, and its unit a string."""
+        begin = self._index
+        unit = self._parse_var_or_string(upper=True)
+        if self._match(TokenType.FROM):
+            return self.expression(exp.Extract(this=unit, expression=self._parse_bitwise()))
+        self._retreat(begin)
+        return self.expression(exp.Anonymous(this="extract", expressions=self._parse_csv(self._parse_lambda)))
+
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         found = super()._parse_window(this, alias)
         return composed.within_group(found, _read) if isinstance(found, exp.WithinGroup) else found

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import calendar
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
@@ -17,6 +17,7 @@ from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import DATE, INTERVAL, LONG, MONTHS, NULL, TIMESTAMP, TIMESTAMP_NTZ, name_of, timestampy
 
 _DAY_US: Final = 86_400_000_000
+_LONG: Final = 2**63
 _MOST: Final = 1_000_000
 """Times in the list of one row."""
 
@@ -96,12 +97,23 @@ def _bucket(size: Node, a: Node, origin: Node | None = None) -> Node:
 
 
 def _in_micros(at: int, start: int, size: int) -> int:
-    return start + (at - start) // size * size
+    """As Spark counts, which needs the next bucket too, where buckets are of days."""
+    since = (at - start) // size * size
+    last = since + size if size >= _DAY_US else since
+    for each in (at - start, since, last, start + last):
+        _within(each)
+    return _within(start + since)
+
+
+def _within(micros: int) -> int:
+    if not -_LONG <= micros < _LONG:
+        raise ArithmeticOverflow("time_bucket: the bucket is beyond the last timestamp, or before the first one")
+    return micros
 
 
 def _in_months(at: int, start: int, months: int) -> int:
     number = (_month(at) - _month(start)) // months
-    found = _later(start, number * months)
+    found = _within(_later(start, number * months))
     return found if found <= at else _later(start, (number - 1) * months)
 
 

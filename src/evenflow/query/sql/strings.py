@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import octets
+from evenflow.query.sql import operators as op
 from evenflow.query.sql.arrays import concatenated, reversed_array, words_joined
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise
+from evenflow.query.sql.node import InvalidValue, Node, Value, call, choose, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import BINARY, BOOL, INT, STRING, floating, integral, name_of
 
@@ -123,7 +124,8 @@ def _concat(*args: Node) -> Node:
     if len(nodes) == 1:
         return nodes[0]
     options = pc.JoinOptions(null_handling="emit_null")
-    return lift(call("binary_join_element_wise", options), STRING, *nodes, literal(pa.scalar("")))
+    # Spark computes all of them, even if one is null.
+    return lift(call("binary_join_element_wise", options), STRING, *nodes, literal(pa.scalar("")), strict=False)
 
 
 def _concat_ws(separator: Node, *args: Node) -> Node:
@@ -221,15 +223,13 @@ def _locate(part: Node, a: Node, start: Node | None = None) -> Node:
     if start is None:
         return rowwise(lambda mark, text: text.find(mark) + 1, INT, _text(part, "locate"), _text(a, "locate"))
 
-    def seek(at: int | None, mark: str | None, text: str | None) -> int | None:
-        """As Spark, which looks at the start first: without one, or before the first character, nothing is found, not even null."""
-        if at is None:
-            return 0
-        if mark is None or text is None:
-            return None
+    def seek(at: int, mark: str, text: str) -> int:
         return 0 if at < 1 else text.find(mark, at - 1) + 1 if mark else 1
 
-    return rowwise(seek, INT, _whole(start, "locate"), _text(part, "locate"), _text(a, "locate"), nulls=True)
+    # As Spark, which looks at the start first: without one nothing is found, not even null, and nothing else is computed.
+    at = _whole(start, "locate")
+    found = rowwise(seek, INT, at, _text(part, "locate"), _text(a, "locate"))
+    return choose([(op.is_null(at), literal(pa.scalar(0, INT)))], found)
 
 
 def _test(kernel: str, function: Callable[[str, str], bool], a: Node, part: Node) -> Node:

@@ -201,7 +201,11 @@ def read(a: Node, form: Node | None, what: str, default: str | None = None, *, t
 
 
 def _to_date(a: Node, form: Node | None = None) -> Node:
-    return _date(read(a, form, "to_date") or a, "to_date")
+    """With a format, a date is a timestamp in between, as in Spark."""
+    found = read(a, form, "to_date")
+    if found is None:
+        found = cast(a, TIMESTAMP) if form is not None and a.type == DATE else a
+    return _date(found, "to_date")
 
 
 def _to_timestamp(a: Node, form: Node | None = None) -> Node:
@@ -220,6 +224,8 @@ def _since(unit_us: int, name: str, a: Node, form: Node | None = None) -> Node:
     if name.endswith("unix_timestamp"):
         if form is not None and form.type != NULL and not stringy(form.type):
             raise TypeMismatch(f"the format of {name} must be a string, but {form.text} is {name_of(form.type)}")
+        if a.type == NULL:
+            return literal(pa.scalar(None, LONG))  # Even if it would fail, as in Spark.
         a = read(a, form, name, _ISO_TIME) or a
     elif stringy(a.type) or a.type == DATE:
         raise TypeMismatch(f"{name} needs a timestamp, but {a.text} is {name_of(a.type)}; cast it")
