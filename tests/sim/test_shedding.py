@@ -136,17 +136,17 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def test_without_overload_nothing_is_left_out() -> None:
-    flood = Flood(0.8, 0.8)
+    flood = Flood(0.8, 0.5)
     flood.finish()
     assert flood.ledger.totals() == {} and len(flood.rows_out()) == flood.rows
     assert not [event for _, event in flood.world.happened if event.kind == "shedding"]
     assert percentile(flood.ages_ms, 0.99) < PATIENCE_MS
 
 
-@pytest.mark.parametrize("load", [1.5, 5.0])
+@pytest.mark.parametrize("load", [1.5, pytest.param(5.0, marks=pytest.mark.conformance)])
 def test_answers_come_in_time_and_are_those_of_the_oracle(load: float) -> None:
     """Goal: under overload answers are in time, most of what can be done is delivered, and what is left out is what is told."""
-    flood = Flood(load, 1.5)
+    flood = Flood(load, 1.0 if load < 2 else 1.5)
     flood.finish()
     answers = flood.rows_out()
     assert answers == flood.oracle()
@@ -196,11 +196,11 @@ def test_what_a_protected_output_needs_stays_whole() -> None:
 def test_a_successor_goes_on_behind_what_was_left_out() -> None:
     """Goal: replicas agree on what stays, and neither what was left out comes back nor what was kept goes, whoever leads. Method: two
     leaders die one after the other under overload."""
-    flood = Flood(3.0, 1.0, replicas=2)
-    flood.run_for(0.35)
+    flood = Flood(3.0, 0.7, replicas=2)
+    flood.run_for(0.25)
     flood.world.kill(0)
     flood.world.add_site()
-    flood.run_for(0.35)
+    flood.run_for(0.25)
     flood.world.kill(2)
     flood.finish()
     assert len({said.epoch for said in flood.ledger}) > 10
@@ -210,8 +210,8 @@ def test_a_successor_goes_on_behind_what_was_left_out() -> None:
 
 def test_a_restart_leaves_out_what_was_left_out() -> None:
     """Goal: what the journal has is made again as it was (J3). Method: everything dies under overload; the next driver replays it."""
-    flood = Flood(3.0, 0.8, journal=True)
-    flood.run_for(0.5)
+    flood = Flood(3.0, 0.5, journal=True)
+    flood.run_for(0.3)
     before = {(said.partition, said.epoch): said for said in flood.ledger}
     flood.cluster.lose_all()
     flood.cluster.restart()
@@ -228,8 +228,8 @@ def test_a_restart_leaves_out_what_was_left_out() -> None:
 def test_a_restart_whose_rows_differ_otherwise_in_worth_is_refused(other: dict[str, Shed]) -> None:
     """Goal: what cannot be made again is an error, and not other rows. Method: the journal says that rows of one class were left out; the
     dataflow that goes on has two, or an output that is protected."""
-    flood = Flood(3.0, 0.8, journal=True)
-    flood.run_for(0.5)
+    flood = Flood(3.0, 0.5, journal=True)
+    flood.run_for(0.3)
     assert flood.cluster is not None and flood.ledger.totals()
     flood.cluster.lose_all()
     sheds: Any = flood.planned.sheds
