@@ -18,6 +18,7 @@ from evenflow.plan.layout import Layout, Shed
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.site.reflex import FIRST, Allowance
 from evenflow.sources.generator import GeneratorReader, GeneratorSource
 from evenflow.stream.waiting import Waiting
 from evenflow.stream.worth import Classes
@@ -49,6 +50,7 @@ class Flood:
         protect: bool = False,
         journal: bool = False,
         calm_s: float = 0.0,
+        linger_ms: float | None = None,
         **given: Any,
     ) -> None:
         rate = int(load * CAN)
@@ -65,6 +67,7 @@ class Flood:
         self.planned: Layout = layout(flow.network, sites=SITES)
         cost = CostModel(row_us=ROW_US / given.get("replicas", 1), free=frozenset({"egress"}))
         options = FlowOptions(shedding=shedding, heartbeat_ms=50.0)
+        options = options if linger_ms is None else replace(options, linger_ms=linger_ms)
         settled = {"sites": SITES, "cost": cost, "options": options, "read_rows": 20_000, "read_every_us": (500, 1_500), "seed": 7} | given
         self.cluster = SimCluster(self.planned, **settled) if journal else None
         self.only = SimWorld(self.planned, **settled) if self.cluster is None else None
@@ -264,6 +267,64 @@ def test_what_is_worth_most_is_kept() -> None:
     share = len(answers) / flood.rows
     best = flood.rows * share * (0.1 + 0.9 * (1 - share / 2))
     assert worth > 0.9 * best, "the knapsack has the rows of greatest value"
+
+
+def test_calm_epochs_end_the_reflex() -> None:
+    """Goal: what an overload has left over ends when it does. Method: epochs that find nothing under way, and then a pause."""
+    allowance, now_us = Allowance(epoch_us=25_000.0, share=0.3, rate=0.06), 1_000_000
+    for epoch in range(1, 101):
+        allowance.offer(300, 5_000)
+        allowance.open(now_us)
+        allowance.close(epoch, 300, now_us)
+        allowance.note(epoch, now_us + 2_000)
+        now_us += 5_000
+    assert allowance.share is None
+    paused = Allowance(epoch_us=25_000.0, share=0.3, rate=0.06)
+    for beat in range(3):
+        paused.open(now_us + beat * 1_000_000)
+        paused.close(beat, 0, now_us + beat * 1_000_000)
+    assert paused.rows is None
+
+
+def test_the_first_rows_say_over_how_much_time_they_came() -> None:
+    """Goal: a backlog is no rate. Method: a second's rows come at once, and they are late."""
+    allowance = Allowance(epoch_us=25_000.0)
+    allowance.offer(30_000, 1_000_000)
+    allowance.open(1_000_000)
+    allowance.begin(1_000_000)
+    assert allowance.share == FIRST and allowance.rows == pytest.approx(FIRST * 0.03 * 25_000)
+
+
+def test_when_an_overload_is_over_no_row_is_left_out() -> None:
+    """Goal: rows in time stay (D6). Method: the sites are slow for a while, and then as before, at a third of what they can do."""
+    qos = ef.qos(latency=[(f"{PATIENCE_MS} ms", 1), ("1 s", 0)], value=("value", [(0, 0.1), (1000, 1)]))
+    flood = Flood(0.3, 3.0, qos=qos, linger_ms=20.0)
+    flood.run_for(0.2)
+    for site in range(SITES):
+        flood.world.slow_down(site, 20)
+    flood.run_for(0.8)
+    for site in range(SITES):
+        flood.world.slow_down(site, 1.0)
+    flood.run_for(0.8)
+    before = sum(flood.ledger.totals().values())
+    assert before > 0
+    flood.finish()
+    assert sum(flood.ledger.totals().values()) == before
+
+
+def test_a_backlog_is_shed_from_its_first_epoch_on() -> None:
+    """Goal: after a restart answers are in time within a second. Method: all sites are lost, and it takes three seconds to start others."""
+    flood = Flood(0.8, 6.0, journal=True)
+    flood.run_for(0.3)
+    assert flood.cluster is not None
+    flood.cluster.lose_all()
+    flood.cluster.restart(dark_us=3_000_000)
+    flood.ages_ms, flood.seen = [], 0
+    flood.run_for(1.0)
+    assert sum(flood.ledger.totals().values()) > 0
+    flood.ages_ms.clear()
+    flood.run_for(0.5)
+    assert flood.ages_ms and max(flood.ages_ms) < 2 * PATIENCE_MS
 
 
 class UndatedReader(GeneratorReader):

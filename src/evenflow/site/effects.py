@@ -142,7 +142,8 @@ class Effects(Fittings):
         key = (event.segment, event.partition)
         queue = self.ingress.queues[key]
         if queue.dated:
-            self.ingress.reflex.allowance.offer(batch.num_rows)
+            due_us = self.now_us if event.due_us is None else event.due_us
+            self.ingress.reflex.allowance.offer(batch.num_rows, self.now_us - due_us)
         else:
             self.tallies.source(key).kept += event.batch.num_rows
         if self.keeping.has(key):

@@ -94,7 +94,8 @@ class Ground:
         self.journalled, self.durable = setup.journalled, beginning.durable if setup.journalled else EVERY_EPOCH
         self.cohorts: dict[tuple[int, int], Cohort] = {}
         self.credit = Credit(site, options.window_epochs, beginning.epoch)
-        reflex = Reflex(sheddable(layout), options.pipeline, self.tallies, active=options.shedding != "off")
+        linger_us, active = options.linger_ms * 1000, options.shedding != "off"
+        reflex = Reflex(sheddable(layout), options.pipeline, self.tallies, active=active, linger_us=linger_us)
         self.ingress = Ingress(options, beginning, reflex)
         self.outbox = Outbox()
         self.leading = Leading(layout, self.view, self.ingress, self.outbox, keeps_cuts=setup.journalled)

@@ -368,10 +368,13 @@ class Ingress:
             return [self._cut_again(key, now_us) for key in self.queues if logs[key].end < self.closed]
         self.stamp = max(self.stamp + 1, self.time_us(now_us))
         self._stamped_us = now_us
-        waiting = sum([queue.rows for queue in self.queues.values()]) if self.reflex.active else 0
+        waiting = 0
+        if self.reflex.active:
+            self.reflex.allowance.open(now_us)
+            waiting = sum([queue.rows for queue in self.queues.values() if queue.dated])
         records = [self._cut(key, queue, logs[key], now_us, waiting) for key, queue in self.queues.items() if logs[key].end < self.closed]
         if self.reflex.active:
-            rows = sum([record.rows.num_rows for record in records if record.rows is not None])
+            rows = sum([each.rows.num_rows for each in records if each.rows is not None and self.reflex.covers(each.segment)])
             self.reflex.allowance.close(self.closed, rows, now_us)
         return records
 
@@ -462,7 +465,7 @@ class Ingress:
     # ------------------------------------------------------------ what is new
 
     def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int, waiting: int) -> Record:
-        """waiting: rows that wait at all partitions here, where some may be left out."""
+        """waiting: rows that wait at all partitions here of which some may be left out."""
         opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
         limit, most = self.options.epoch_rows, None
         if queue.dated and queue.rows:

@@ -30,16 +30,20 @@ USED_UP: Final = 0.9
 """An epoch with such a share of what it might have had shows what can be done."""
 SLOWER: Final = 0.5
 """An epoch that takes twice the time that it may makes the next ones smaller by this power of two, and the other way round."""
+FASTER: Final = 1.25
+"""And no more larger than that: two that come through together seem to take no time."""
 PUSH: Final = 0.03
 """By so many times its root the share grows with every epoch that used it up: who has little comes up to who has much."""
 FIRST: Final = 0.25
 """The share is no less at first: a site whose first epochs were short knows little, and it comes down faster than up."""
 CALM_EPOCHS: Final = 32
-"""After so many epochs in a row that have not used up what they might have had, all that comes may enter."""
+"""After so many epochs in a row that have not used up what they might have had, or found nothing under way, all that comes may enter."""
 SEEN_US: Final = 200_000
 """What epochs had and took is summed up over about so much time."""
 RATE_US: Final = 500_000
-"""What comes is a mean over about so much time."""
+"""What comes is a mean over about so much time; or over CALM_TIMES of what an epoch may take, where that is more. When for so long no row
+was late, and no epoch used up what it might have had, all that comes may enter."""
+CALM_TIMES: Final = 4
 
 
 @dataclass(slots=True)
@@ -49,8 +53,9 @@ class Allowance:
     share: of what comes in so much time; None while no source is late. All sites take part in an epoch, so all see the same time. Whoever
     took his own rate for what he can do would never find out that others had left him less than that. epoch_us: that an epoch may take.
     rate: rows per microsecond that come. _under_way: (epoch, rows, when it was closed) of those that are not through. _done_us: when the
-    last one was. _came: rows since the last close, which was at _closed_us. _rows, _took_us: of the last epochs. _calm: epochs in a row
-    that did not use up what they might have had.
+    last one was. _came: rows since it was last looked, which was at _opened_us. _span_us: how long ago the oldest of them was due.
+    _rated_us: the time that the rate has seen. _rows, _took_us: of the last epochs. _calm: epochs in a row that did not use up what they
+    might have had. _short_us: when less could be done than came, for the last time.
     """
 
     share: float | None = None
@@ -59,55 +64,78 @@ class Allowance:
     _under_way: deque[tuple[int, int, int]] = field(default_factory=deque)
     _done_us: int = 0
     _came: int = 0
-    _closed_us: int | None = None
+    _span_us: int = 0
+    _opened_us: int | None = None
+    _rated_us: int = 0
     _rows: float = 0.0
     _took_us: float = 0.0
     _calm: int = 0
+    _short_us: int | None = None
 
     @property
     def rows(self) -> float | None:
         return None if self.share is None else max(LEAST_ROWS, self.share * self.rate * self.epoch_us)
 
-    def offer(self, rows: int) -> None:
-        """So many rows have come."""
+    def offer(self, rows: int, age_us: int) -> None:
+        """So many rows have come, of which the first was due so long ago."""
         self._came += rows
+        self._span_us = max(self._span_us, age_us)
 
-    def begin(self) -> None:
+    def open(self, now_us: int) -> None:
+        """An epoch is about to be made. The first rows of all may have waited, and came over all that time."""
+        since_us = self._opened_us
+        if passed_us := max(now_us - since_us if since_us is not None else 0, 0 if self.rate else self._span_us):
+            self._rated_us += passed_us
+            self.rate += (self._came / passed_us - self.rate) * min(1.0, passed_us / min(self._rated_us, self._mean_us))
+            self._came, self._span_us = 0, 0
+        self._opened_us = now_us
+        if self.share is not None:
+            if self._short_us is None:
+                self._short_us = now_us
+            if now_us - self._short_us > self._mean_us:
+                self.share = None
+
+    def begin(self, now_us: int) -> None:
         """A source is late: from now on epochs have what the last ones could do, as far as that is known."""
-        if self.share is None and self._took_us and self.rate:
-            self.share, self._calm = min(1.0, max(FIRST, self._rows / self._took_us / self.rate)), 0
+        self._short_us = now_us
+        if self.share is None and self.rate:
+            could = self._rows / self._took_us / self.rate if self._took_us else 0.0
+            self.share, self._calm = min(1.0, max(FIRST, could)), 0
 
     def close(self, epoch: int, rows: int, now_us: int) -> None:
         """An epoch with so many rows is on its way."""
         self._under_way.append((epoch, rows, now_us))
-        if self._closed_us is not None and now_us > self._closed_us:
-            passed_us = now_us - self._closed_us
-            self.rate += (self._came / passed_us - self.rate) * (min(1.0, passed_us / RATE_US) if self.rate else 1.0)
-        self._came, self._closed_us = 0, now_us
+
+    @property
+    def _mean_us(self) -> float:
+        return max(RATE_US, CALM_TIMES * self.epoch_us)
 
     def note(self, processed: int, now_us: int) -> None:
-        """All sites have processed the epochs up to this one. Only what was under way when the one before came through says something:
-        else there was nothing to do for a while."""
+        """All sites have processed the epochs up to this one. What can be done is said by those that were under way when the one before
+        came through: else there was nothing to do for a while, and that is calm."""
         closed_us, rows, epochs = None, 0, 0
         while self._under_way and self._under_way[0][0] <= processed:
             _, count, at_us = self._under_way.popleft()
             closed_us, rows, epochs = at_us if closed_us is None else closed_us, rows + count, epochs + 1
         if closed_us is None:
             return
-        took_us, done_us = max(1, now_us - self._done_us) / epochs, self._done_us
-        self._done_us = now_us
-        if not rows or done_us < closed_us:
-            return
-        if self._took_us > SEEN_US:
-            self._rows, self._took_us = self._rows / 2, self._took_us / 2
-        self._rows, self._took_us = self._rows + rows, self._took_us + took_us * epochs
+        idle = not rows or self._done_us < closed_us
+        took_us, self._done_us = max(1, now_us - max(self._done_us, closed_us)) / epochs, now_us
+        if not idle:
+            if self._took_us > SEEN_US:
+                self._rows, self._took_us = self._rows / 2, self._took_us / 2
+            self._rows, self._took_us = self._rows + rows, self._took_us + took_us * epochs
         if self.share is None:
             return
-        used_up = rows >= USED_UP * (self.rows or 0.0) * epochs
-        self._calm = 0 if used_up else self._calm + epochs
-        if took_us > self.epoch_us or used_up:
-            self.share = min(1.0, self.share * (self.epoch_us / took_us) ** SLOWER + PUSH * self.share**0.5)
-        elif self._calm >= CALM_EPOCHS:
+        slow, used_up = took_us > self.epoch_us, rows >= USED_UP * (self.rows or 0.0) * epochs
+        short = used_up and slow and not idle
+        self._calm = 0 if short else self._calm + epochs
+        if short:
+            self._short_us = now_us
+        if rows and (slow or used_up):
+            faster = min(FASTER, (self.epoch_us / took_us) ** SLOWER)
+            self.share = min(1.0, self.share * faster + PUSH * self.share**0.5)
+        if self._calm >= CALM_EPOCHS:
             self.share = None
 
 
@@ -138,13 +166,16 @@ def sheddable(layout: Layout) -> dict[int, Sheddable]:
 
 class Reflex:
     """active: rows are left out; else only what is replayed leaves out what it did. pipeline: epochs that may be under way. tallies: where
-    is counted what was kept and dropped."""
+    is counted what was kept and dropped. linger_us: for so long rows wait for others of their epoch, so one that takes hardly longer is
+    not slow."""
 
-    def __init__(self, sheddable: Mapping[int, Sheddable], pipeline: int, tallies: Tallies, *, active: bool) -> None:
+    def __init__(
+        self, sheddable: Mapping[int, Sheddable], pipeline: int, tallies: Tallies, *, active: bool, linger_us: float = 0.0
+    ) -> None:
         self.sheddable = sheddable
         self.active = active and bool(sheddable)
         patience_us = min([each.shed.patience_us for each in sheddable.values()], default=0)
-        self.allowance = Allowance(epoch_us=patience_us / (pipeline + 2))
+        self.allowance = Allowance(epoch_us=max(patience_us / (pipeline + 2), 2 * linger_us))
         self._tallies = tallies
 
     def covers(self, segment: int) -> bool:
@@ -160,7 +191,7 @@ class Reflex:
         """due_us: when the oldest row that waits at a partition was due; None if none waits, or its source cannot say."""
         late = due_us is not None and now_us - due_us > self.sheddable[segment].shed.patience_us / 2
         if late:
-            self.allowance.begin()
+            self.allowance.begin(now_us)
         return late
 
     def chooses(self, segment: int) -> bool:
