@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -44,6 +45,18 @@ def folded(*matters: Matter) -> Standing:
 
 
 ints = st.integers(0, 2**40)
+
+
+def of_columns(
+    epoch: int, taken: int, stamp: int, wait: int, done: bool, ended: bool, shares: list[Share], rows: int | None, *more: Any
+) -> Cut:
+    """rows: that stay, if that is known."""
+    objects, left = more
+    keep, dropped = tuple(keep for keep, _ in left), tuple(lost for _, lost in left)
+    had = None if rows is None else rows + sum(dropped)
+    return Cut(epoch, stamp, stamp - wait, taken, done, ended, tuple(shares), had, tuple(objects), keep, dropped)
+
+
 drawn_cuts = st.integers(1, 2**31).flatmap(
     lambda first: st.lists(
         st.tuples(
@@ -55,15 +68,10 @@ drawn_cuts = st.integers(1, 2**31).flatmap(
             st.lists(st.builds(Share, ints, st.integers(-1, 9), ints, st.booleans())),
             st.none() | ints,
             st.lists(st.builds(RowsObject, ints, ints, ints, ints, ints, st.binary(min_size=16, max_size=16).map(bytes.hex))),
-            st.lists(st.tuples(ints, ints), max_size=2),
+            st.lists(st.tuples(st.integers(0, 2**32), ints), max_size=2),
         ),
         max_size=4,
-    ).map(
-        lambda rows: tuple(
-            Cut(first + i, s, s - w, t, b, e, tuple(sh), n, tuple(o), tuple(keep for keep, _ in left), tuple(lost for _, lost in left))
-            for i, (t, s, w, b, e, sh, n, o, left) in enumerate(rows)
-        )
-    )
+    ).map(lambda rows: tuple(of_columns(first + i, *row) for i, row in enumerate(rows)))
 )
 
 
@@ -201,3 +209,23 @@ def test_what_was_left_out_is_still_known_when_cuts_are_gone() -> None:
         assert standing(entries).left_out == {A: LeftOut(5, 5 + 8 + 14, (3, 9)), B: LeftOut(5, 0, (5,))}
     assert standing(whole, [(1, 2)]).left_out == standing(whole).left_out
     assert standing(whole, [(1, 2), (1, 3)]).left_out == {A: LeftOut(2, 5, (1, 3))}
+
+
+@pytest.mark.parametrize(
+    ("keep", "dropped"),
+    [((-1,), (5,)), ((2**70,), (5,)), ((1, 1), (5,)), ((1,), (-5,)), ((1,), (11,)), ((1,) * 9, (1,) * 9), ((1,), ())],
+)
+def test_what_nobody_can_have_left_out_is_refused(keep: tuple[int, ...], dropped: tuple[int, ...]) -> None:
+    entry = Entry(2, 1, "n", Logged({A: (cut(1)._replace(rows=10, keep=keep, dropped=dropped),)}))
+    with pytest.raises(JournalCorrupt, match="rows left out"):
+        from_bytes(to_bytes(entry), 2)
+
+
+def test_what_is_left_out_of_a_cut_that_is_not_there_is_refused() -> None:
+    said = json.loads(to_bytes(Entry(2, 1, "n", Logged({A: (cut(1)._replace(rows=10, keep=(1,), dropped=(5,)),)}))))
+    text = json.dumps(said["matter"])
+    assert text.count("[[0, [1], [5]]]") == 1
+    said["matter"] = json.loads(text.replace("[[0, [1], [5]]]", "[[1, [1], [5]]]"))
+    said["digest"] = digest_of_json({name: value for name, value in said.items() if name != "digest"})
+    with pytest.raises(JournalCorrupt, match="rows left out"):
+        from_bytes(json.dumps(said).encode(), 2)

@@ -201,3 +201,21 @@ def test_a_version_travels_with_its_functions() -> None:
     found = pack_version(version(flow), planned(flow))
     again = pickle.loads(pickle.dumps(found))
     assert (again, again.packed) == (found, found.packed) and set(again.steps[1]) == set(found.steps[1])
+
+
+def worth(qos: Any, condition: str) -> Layout:
+    flow = ef.Dataflow("f")
+    flow.source(ef.sources.generator(10), name="in").where(condition, name="some").to(SINK, name="out", qos=qos)
+    return layout(flow.network, sites=4, partitions=8)
+
+
+@pytest.mark.parametrize("condition", ["value > 1", "value > 2"])
+@pytest.mark.parametrize("qos", [None, ef.qos(latency=[("2 s", 1), ("3 s", 0)])])
+def test_an_output_keeps_its_quality_of_service(qos: Any, condition: str) -> None:
+    """Goal: no output is protected by its newest version, and has rows left out all the same."""
+    given = ef.qos(latency=[("250 ms", 1), ("1 s", 0)])
+    running = worth(given, "value > 1")
+    assert version_of(running, first_plan(running, 4), worth(given, "value > 2"), 1).boxes == ("some",)
+    for one, other in ((running, worth(qos, condition)), (worth(qos, condition), running)):
+        with pytest.raises(OperationRefused, match="output 'out' .* another qos"):
+            version_of(one, first_plan(one, 4), other, 1)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.exchange.shedding import ALL, classes, hashes, staying, to_keep
+from evenflow.exchange.shedding import ALL, checked, classes, hashes, staying, to_keep
 from evenflow.plan.layout import Shed
 from evenflow.stream.worth import Classes
 
@@ -53,3 +53,17 @@ def test_what_is_worth_most_stays() -> None:
     assert to_keep(VALUED, of, 2) == (0, ALL // 2, ALL)
     assert to_keep(VALUED, of, 0.5) == (0, 0, ALL // 2)
     assert to_keep(PLAIN, classes(PLAIN, rows), 2) == (int(ALL * 0.4),)
+
+
+def test_values_too_large_to_be_exact_have_a_class() -> None:
+    for type_ in (pa.int64(), pa.uint64()):
+        rows = pa.record_batch({"v": pa.array([5, 2**60 + 1], type_)})
+        assert classes(VALUED, rows).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("keep", "dropped"), [((-1,), (5,)), ((2**70,), (5,)), ((1, 1), (5,)), ((1,), (-5,)), ((), (5,)), ((1,) * 9, (1,) * 9)]
+)
+def test_what_nobody_can_have_left_out_is_an_error(keep: tuple[int, ...], dropped: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="rows left out"):
+        checked(keep, dropped)

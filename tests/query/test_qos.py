@@ -15,7 +15,7 @@ from evenflow.query.export import to_python
 from evenflow.query.lineage import value_of
 from evenflow.query.planner import layout
 from evenflow.query.qos import DEFAULT_LOSS, Qos
-from evenflow.query.units import Unit, unit_of, units, units_text
+from evenflow.query.units import Unit, sheds, unit_of, units, units_text
 
 ORDERS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string()), ("item", pa.int64()), ("amount", pa.float64())])
 WORTH = ef.qos()
@@ -358,6 +358,14 @@ def shedding_of(value: object = None, *, protect: bool = False, window: bool = F
         counted = rows.with_watermark("ts", "1 second").group_by("key").window("1 second").agg(n="count(*)")
         counted.to(ef.sinks.memory(), name="third", qos=ef.qos())
     return layout(flow.network, sites=2).sheds.get("in")
+
+
+def test_changes_are_never_left_out_of_a_source() -> None:
+    """Goal: a table stays one. Method: a source of changes straight into an output that could do without rows."""
+    flow = ef.Dataflow("changes")
+    changes = ef.sources.memory([], schema=pa.schema([("k", pa.int64()), ("_change", pa.string())]))
+    flow.source(changes, name="in").to(ef.sinks.memory(), name="out", qos=ef.qos(latency=[("250 ms", 1), ("1 s", 0)]))
+    assert sheds(flow.network) == {} and unit_of(flow.network, ("in", 0)).because == "'out' is given a changelog"
 
 
 def test_what_an_engine_may_leave_out_of_a_source() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evenflow.errors import ProtocolError
+from evenflow.errors import ProtocolError, UnreadableMessage
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share
 from evenflow.world.spark.net.framing import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, Seals, body_length
 from evenflow.world.spark.net.wire import RunSchemas, bytes_of, decode_sections, encode_sections, in_parts
@@ -59,7 +60,7 @@ def records(draw: st.DrawFn) -> Record:
     numbers = (draw(SMALL), draw(EPOCH), draw(SMALL), draw(SMALL), draw(INT64), draw(INT64), draw(EPOCH))
     digests = st.binary(min_size=16, max_size=16).map(bytes.hex)
     objects = draw(st.lists(st.builds(RowsObject, SMALL, SMALL, SMALL, EPOCH, SMALL, digests), max_size=2).map(tuple))
-    keep = draw(st.lists(EPOCH, max_size=2).map(tuple))
+    keep = draw(st.lists(st.integers(0, 2**32), max_size=2).map(tuple))
     dropped = tuple(draw(EPOCH) for _ in keep)
     return Record(segment, *numbers, draw(st.booleans()), draw(st.booleans()), rows, shares, objects, keep, dropped)
 
@@ -152,3 +153,18 @@ def runs_of_rows(section: Section) -> int:
 def test_a_message_has_its_length_in_front() -> None:
     pieces = Seals(*KEYS).seal(SECTIONS, [b"abc", memoryview(b"defg")])
     assert body_length(pieces[0])[:2] == (SECTIONS, 7)
+
+
+@pytest.mark.parametrize(("keep", "dropped"), [((-1,), (5,)), ((2**33,), (5,)), ((1, 1), (5,)), ((1,), (-5,)), ((1,) * 9, (1,) * 9)])
+def test_what_nobody_can_have_left_out_is_refused(keep: tuple[int, ...], dropped: tuple[int, ...]) -> None:
+    record = Record(0, 0, 1, 1, 0, 5, 5, 10, False, False, None, keep=keep, dropped=dropped)
+    with pytest.raises(UnreadableMessage, match="rows left out"):
+        decode_sections(body_of([(1, Section(records=[record]))]), {1: KNOWN})
+
+
+def test_what_is_said_of_a_record_that_is_not_there_is_refused() -> None:
+    record = Record(0, 0, 1, 1, 0, 5, 5, 10, False, False, None, keep=(7,), dropped=(5,))
+    body = body_of([(1, Section(records=[record]))])
+    at = body.rindex(struct.pack("<5q", 0, 1, 7, 1, 5))
+    with pytest.raises(UnreadableMessage, match="record -1"):
+        decode_sections(body[:at] + struct.pack("<q", -1) + body[at + 8 :], {1: KNOWN})

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, NoReturn
 
 from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import Record, RowsObject, Share
+from evenflow.exchange.shedding import checked
 from evenflow.plan.layout import Ranges
 from evenflow.plan.plan import Newcomers, Plan
 from evenflow.stream.digest import digest_of_json
@@ -395,7 +396,7 @@ def _snapshot(said: Mapping[str, Any]) -> Snapshot:
     restored = None if said["restored"] is None else _completed(said["restored"])
     rows = {_text(name): _int(epoch) for name, epoch in said["rows"].items()}
     left_out = {
-        (_int(segment), _int(partition)): LeftOut(_int(epoch), _int(kept), tuple(map(_int, dropped)))
+        (_int(segment), _int(partition)): LeftOut(_int(epoch), _int(kept), checked((0,) * len(dropped), tuple(map(_int, dropped)))[1])
         for segment, partition, epoch, kept, dropped in said.get("left_out", ())
     }
     begun, completed = _begun(said["begun"]), _completed(said["completed"])
@@ -436,14 +437,19 @@ def _cuts(
     left_out: Any = (),
 ) -> tuple[Cut, ...]:
     """counts: of rows; entries of before have none."""
-    shed = {_int(index): (tuple(map(_int, keep)), tuple(map(_int, dropped))) for index, keep, dropped in left_out}
+    had = [None] * len(taken) if counts is None else [None if count is None else _int(count) for count in counts]
+    shed = {}
+    for at, keep, dropped in left_out:
+        if not 0 <= _int(at) < len(had):
+            raise ValueError(f"rows left out of cut {at} of {len(had)}")
+        shed[at] = checked(tuple(map(_int, keep)), tuple(map(_int, dropped)), had[at])
     of: dict[int, list[Share]] = {}
     for index, batch, task, rows, whole in shares:
         of.setdefault(_int(index), []).append(Share(_int(batch), _int(task), _int(rows), bool(whole)))
     stored: dict[int, list[RowsObject]] = {}
     for index, *numbers, digest in objects:
         stored.setdefault(_int(index), []).append(_rows_object([_int(number) for number in numbers], _text(digest)))
-    columns = zip(taken, stamps, waited, flags, [None] * len(taken) if counts is None else counts, strict=True)
+    columns = zip(taken, stamps, waited, flags, had, strict=True)
     return tuple(
         Cut(
             _int(first) + index,
@@ -453,11 +459,11 @@ def _cuts(
             bool(flag & 1),
             bool(flag & 2),
             tuple(of.get(index, ())),
-            None if had is None else _int(had),
+            rows,
             tuple(stored.get(index, ())),
             *shed.get(index, ((), ())),
         )
-        for index, (count, stamp, wait, flag, had) in enumerate(columns)
+        for index, (count, stamp, wait, flag, rows) in enumerate(columns)
     )
 
 

@@ -79,6 +79,8 @@ def differences(running: Layout, wanted: Layout) -> tuple[Difference, ...]:
         _note_end(note, "source", name, end, wanted.sources)
     for name, end in running.sinks.items():
         _note_end(note, "sink", name, end, wanted.sinks)
+    for box in _otherwise_shed(running, wanted):
+        note(box, "refused", f"the output {box!r} has another qos, or is fed by other rows: what is left out of a source is for good")
     for segment in running.segments:
         other = theirs.get(segment.name)
         if other is None:
@@ -142,6 +144,14 @@ def _note_end(note: Any, what: str, name: str, end: Any, wanted: Mapping[str, An
         note(name, "gone", f"the {what} {name!r} is missing")
     elif _described(wanted[name]) != _described(end):
         note(name, "refused", f"the {what} {name!r} is another one")
+
+
+def _otherwise_shed(running: Layout, wanted: Layout) -> Iterator[str]:
+    """Outputs of sources of which something else may be left out."""
+    for source in dict.fromkeys([*running.sheds, *wanted.sheds]):
+        now, then = running.sheds.get(source), wanted.sheds.get(source)
+        if now != then:
+            yield from dict.fromkeys(box for shed in (now, then) if shed is not None for box in shed.outputs if box in running.sinks)
 
 
 def _described(end: Any) -> Any:

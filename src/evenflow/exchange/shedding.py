@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.plan.layout import Shed
+from evenflow.stream.worth import CLASSES_MAX
 
 ALL: Final = 2**32
 """Kept of a class of which nothing is left out."""
@@ -33,11 +34,23 @@ def hashes(source: str, partition: int, positions: Positions) -> npt.NDArray[np.
 
 
 def classes(shed: Shed, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """int64 (n,): the class of each row."""
+    """int64 (n,): the class of each row. Whole numbers that a float cannot tell apart are of one class."""
     if shed.column is None:
         return np.zeros(rows.num_rows, np.int64)
-    values = rows.column(shed.column).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    values = rows.column(shed.column).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return shed.classes.of(values).astype(np.int64)
+
+
+def checked(keep: tuple[int, ...], dropped: tuple[int, ...], rows: int | None = None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """`keep` and `dropped` of a record that somebody else wrote. rows: that its source gave, if that is known. Raises ValueError."""
+    if not (
+        0 < len(keep) == len(dropped) <= CLASSES_MAX
+        and all(0 <= share <= ALL for share in keep)
+        and min(dropped) >= 0
+        and (rows is None or sum(dropped) <= rows)
+    ):
+        raise ValueError(f"{dropped!r:.60} of {rows} rows left out, and {keep!r:.60} kept, nobody can have said")
+    return keep, dropped
 
 
 def staying(source: str, partition: int, positions: Positions, of: npt.NDArray[np.int64], keep: Sequence[int]) -> npt.NDArray[np.bool_]:

@@ -173,10 +173,12 @@ def _readers(network: Network, box: Box) -> list[tuple[int, Box]]:
 
 def _own(network: Network, box: Box, number: int) -> Unit:
     """What the box itself needs of an input."""
-    if box.kind == "sink":
-        return ROWS if _of_sink(box).qos is not None else Unit("none", because=f"{box.name!r} is an output without qos")
+    if box.kind == "sink" and _of_sink(box).qos is None:
+        return Unit("none", because=f"{box.name!r} is an output without qos")
     if is_changelog(network.input_schemas(box)[number]):
         return Unit("none", because=f"{box.name!r} is given a changelog")
+    if box.kind == "sink":
+        return ROWS
     need = read(box.kind, box.params).needs(number)
     return ROWS if need is None else _of(box, need)
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from evenflow.errors import UnreadableMessage
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share
+from evenflow.exchange.shedding import checked
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.net.framing import Piece
 
@@ -193,7 +194,7 @@ def decode_asking(
     left_out = {}
     for _ in range(next(numbers)):
         record = next(numbers)
-        left_out[record] = some(), some()
+        left_out[record] = checked(some(), some())
     if next(numbers, None) is not None:
         raise IndexError("there is more than was announced")
     return resumes, shares, objects, left_out
@@ -275,6 +276,9 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int,
         if asking:
             section.resumes, shares, objects, left_out = decode_asking(body[at : at + asking])
             if known is not None:
+                for i in (*left_out, *objects, *shares):
+                    if not 0 <= i < records:
+                        raise IndexError(f"something is said of record {i} of {records}")
                 for i, (keep, dropped) in left_out.items():
                     section.records[i] = section.records[i]._replace(keep=keep, dropped=dropped)
                 for i, those in objects.items():
