@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,12 +12,13 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.coordinator.ledger import Ledger
+from evenflow.coordinator.ledger import REMEMBERED, Ledger
 from evenflow.errors import SourceError
 from evenflow.exchange.shedding import classes, staying
 from evenflow.plan.layout import Layout, Shed
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
+from evenflow.site.facts import RowsShed
 from evenflow.site.options import FlowOptions
 from evenflow.site.reflex import FIRST, Allowance
 from evenflow.sources.generator import GeneratorReader, GeneratorSource
@@ -325,6 +327,29 @@ def test_a_backlog_is_shed_from_its_first_epoch_on() -> None:
     flood.ages_ms.clear()
     flood.run_for(0.5)
     assert flood.ages_ms and max(flood.ages_ms) < 2 * PATIENCE_MS
+
+
+def test_what_is_told_costs_little_and_is_forgotten_in_its_order() -> None:
+    """Goal: an overload of hours neither fills the driver nor keeps its thread. Method: many more epochs than are remembered, of two
+    partitions, as two replicas tell them."""
+    ledger, told = Ledger(), REMEMBERED // 2 + 500
+    said = [RowsShed(0, partition, 1, 0, 10, (7,) * 8, 2, (1,) * 8, 5) for partition in (0, 1)]
+    for epoch in range(1, told + 1):
+        for each in said:
+            ledger.take(replace(each, epoch=epoch))
+    began_s = time.process_time()
+    for epoch in range(told + 1, told + 51):
+        for each in said:
+            assert not ledger.take(replace(each, epoch=epoch)) and not ledger.take(replace(each, epoch=epoch))
+    assert time.process_time() - began_s < 0.1
+    assert not ledger.take(said[0]) and ledger.totals() == {0: 16 * (told + 50)}
+    remembered = [*ledger]
+    assert (
+        len(remembered) == REMEMBERED
+        and remembered[0] == replace(said[0], epoch=551)
+        and remembered[-1] == replace(said[1], epoch=told + 50)
+    )
+    assert sum(map(len, ledger.copied().packed())) < REMEMBERED * 250
 
 
 class UndatedReader(GeneratorReader):

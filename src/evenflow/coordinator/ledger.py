@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,7 +16,7 @@ from evenflow.plan.layout import Layout
 from evenflow.site.facts import RowsShed
 
 REMEMBERED: Final = 100_000
-"""Epochs of a partition of which is known what was left out; of older ones only how much."""
+"""Epochs of all partitions together of which is known what was left out, some 300 bytes each; of older ones only how much."""
 CALM_EPOCHS: Final = 256
 """After so many epochs in which nothing was left out of a source, that is over, and it is news if something is again."""
 
@@ -44,7 +46,8 @@ class Ledger:
     before: Mapping[Key, LeftOut] = field(default_factory=dict)
     dropped: dict[int, int] = field(default_factory=dict)
     kept: dict[int, int] = field(default_factory=dict)
-    _told: dict[Key, dict[int, RowsShed]] = field(default_factory=dict)
+    _told: dict[Key, dict[int, bytes]] = field(default_factory=dict)
+    _order: deque[tuple[Key, int]] = field(default_factory=deque)
     _forgotten: dict[Key, int] = field(default_factory=dict)
     _spells: dict[int, Spell] = field(default_factory=dict)
 
@@ -54,10 +57,12 @@ class Ledger:
         told = self._told.setdefault(key, {})
         if said.epoch in told or said.epoch <= self._forgotten.get(key, 0):
             return False  # Another replica has told it.
-        told[said.epoch] = said
-        if len(told) > REMEMBERED:
-            self._forgotten[key] = oldest = min(told)
-            del told[oldest]
+        told[said.epoch] = _packed(said)
+        self._order.append((key, said.epoch))
+        if len(self._order) > REMEMBERED:
+            oldest, epoch = self._order.popleft()
+            self._forgotten[oldest] = max(self._forgotten.get(oldest, 0), epoch)
+            del self._told[oldest][epoch]
         self.dropped[said.segment] = self.dropped.get(said.segment, 0) + sum(said.dropped)
         self.kept[said.segment] = self.kept.get(said.segment, 0) + said.kept
         is_first = said.segment not in self._spells
@@ -80,12 +85,28 @@ class Ledger:
 
     def __iter__(self) -> Iterator[RowsShed]:
         """What is remembered, by partition and epoch."""
-        for _, told in sorted(self._told.items()):
-            yield from (told[epoch] for epoch in sorted(told))
+        for (segment, partition), told in sorted(self._told.items()):
+            for epoch in sorted(told):
+                first, taken, kept, stamp, *rest = struct.unpack(f"<{len(told[epoch]) // 8}q", told[epoch])
+                classes = len(rest) // 2
+                yield RowsShed(segment, partition, epoch, first, taken, tuple(rest[:classes]), kept, tuple(rest[classes:]), stamp)
+
+    def packed(self) -> Iterator[bytes]:
+        """What is remembered, as it is kept."""
+        return (said for told in self._told.values() for said in told.values())
+
+    def copied(self) -> Ledger:
+        """What is remembered by now, for whoever reads it while more comes."""
+        return Ledger(self.before, _told={key: dict(told) for key, told in self._told.items()})
 
     def totals(self) -> dict[int, int]:
         """Rows that were left out, by ingress segment. From any thread."""
         return dict(self.dropped)
+
+
+def _packed(said: RowsShed) -> bytes:
+    """Of an epoch, without what it is found by: many are remembered."""
+    return struct.pack(f"<{4 + 2 * len(said.keep)}q", said.first, said.taken, said.kept, said.stamp, *said.keep, *said.dropped)
 
 
 SHED: Final = pa.schema(

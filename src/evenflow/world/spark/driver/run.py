@@ -172,7 +172,7 @@ class Run(RunDisplay, AskedFor):
         """What was left out of its sources so far, by earlier drivers at its checkpoint location, too: see
         `evenflow.coordinator.ledger.shed_table`."""
         machine = self._driven.machine
-        told = self._coordinator.ask(lambda: [*machine.ledger]) if self.is_active else machine.ledger
+        told = self._coordinator.ask(machine.ledger.copied) if self.is_active else machine.ledger
         return shed_table(machine.layout, told, machine.ledger.before)
 
     def events(self) -> list[dict[str, Any]]:
