@@ -25,7 +25,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 @pytest.mark.parametrize("cut", [(0, 4), (1, 3), (2, 0)])
 def test_one_place_is_what_each_has_there(name: str, cut: tuple[int, int]) -> None:
     type_, lists = VALUES[name]
-    batch = pa.record_batch({"l": pa.array(lists, pa.list_(type_)), "i": pa.array([1] * 4), "j": pa.array([2] * 4)}).slice(*cut)
+    batch = pa.record_batch({"l": pa.array(lists, pa.list_(type_)), "i": pa.array([1] * 4), "j": pa.array([2] * 4, pa.int32())}).slice(*cut)
     wanted = [None if each is None or len(each) < 2 else each[1] for each in lists[cut[0] : sum(cut)]]
     for text in ("get(l, 1)", "get(l, i)", "try_element_at(l, 2)", "try_element_at(l, j)", "try_element_at(l, -1 + 3)"):
         found = compile_expression(text, batch.schema)(batch)

@@ -29,7 +29,9 @@ PLANNING = {"sites": 2, "partitions": 8, "max_partitions": None, "writers": None
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A savepoint of the golden location, of a checkpoint that is not the newest."""
-    return ef.checkpoints(str(golden())).export(str(tmp_path_factory.mktemp("saved") / "one"), 2).location
+    checkpoints = ef.checkpoints(str(golden()))
+    older = [each.number for each in checkpoints.list() if each.complete][-2]
+    return checkpoints.export(str(tmp_path_factory.mktemp("saved") / "one"), older).location
 
 
 def changed(

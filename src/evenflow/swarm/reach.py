@@ -14,7 +14,10 @@ TABLES: Final[Mapping[str, RuleTable[Any]]] = {"site": SITE, "coordinator": COOR
 and `within` names their functions."""
 
 _NO_LINES: Final = "seeds draw no source whose rows are kept at the checkpoint location; tests of their own do"
+_NO_NEWCOMERS: Final = "seeds draw no source that finds partitions while it is read; tests/sim/test_newcomers.py does"
 UNREACHABLE: Final[Mapping[str, str]] = dict.fromkeys(
+    ("coordinator V2 NewcomersSeen running: want_newcomers", "coordinator V2 NewcomersSeen otherwise: ignore"), _NO_NEWCOMERS
+) | dict.fromkeys(
     (
         "site J5 RowsStored leads: note_rows",
         "site J5 RowsStored otherwise: ignore",
