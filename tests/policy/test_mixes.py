@@ -33,7 +33,7 @@ def hosting(place: Place, **changed: object) -> Hosting:
     return replace(Hosting(replicas, {0: 1.0, 1: 1.0}, pinned, layout=LAYOUT), **changed)  # type: ignore[arg-type]
 
 
-def window(at: int, rates: tuple[int, int], hosted: Hosting, state: int = 1000) -> Statistics:
+def window(at: int, rates: tuple[int, int], hosted: Hosting, state: int = 1000, free: int | None = None) -> Statistics:
     """A second in which sources offer so many rows; each box costs COST_US per row, and the inputs nothing."""
     sites = []
     for site in (0, 1):
@@ -48,17 +48,23 @@ def window(at: int, rates: tuple[int, int], hosted: Hosting, state: int = 1000) 
                     sources.append(SourceWindow(str(segment.source), segment.id, 0, rows, rows))
         busy_us = sum(segment.busy_us for segment in segments)
         begin_us = at * WINDOW_US
-        sites.append(SiteWindow(site, begin_us, begin_us + WINDOW_US, busy_us, None, 0, 0, tuple(segments), sources=tuple(sources)))
+        sites.append(SiteWindow(site, begin_us, begin_us + WINDOW_US, busy_us, free, 0, 0, tuple(segments), sources=tuple(sources)))
     return Statistics.of(sites)
 
 
 def rounds(
-    place: Place, turns: tuple[tuple[int, int], ...], count: int, state: int = 1000, parameters: Parameters = OWN, **changed: object
+    place: Place,
+    turns: tuple[tuple[int, int], ...],
+    count: int,
+    state: int = 1000,
+    parameters: Parameters = OWN,
+    free: int | None = None,
+    **changed: object,
 ) -> list[Proposal]:
     """What the policy proposes in windows of these rates, in turn, while nothing is carried out."""
     hosted, memory, found = hosting(place, **changed), Memory(), list[Proposal]()
     for at in range(count):
-        found.append(evenflow(window(at, turns[at % len(turns)], hosted, state), hosted, parameters, memory))
+        found.append(evenflow(window(at, turns[at % len(turns)], hosted, state, free), hosted, parameters, memory))
         memory = found[-1].memory
         if found[-1].moves:
             break
@@ -104,6 +110,12 @@ def test_a_swap_has_to_pay_for_both_copies() -> None:
     assert all(not proposal.moves for proposal in rounds(whole, ((700, 700),), 3 * ENOUGH, state=4_000_000_000))
     patient = replace(OWN, payback_us=OWN.payback_us * 100)
     assert rounds(whole, ((700, 700),), 3 * ENOUGH, 4_000_000_000, patient)[-1].moves
+
+
+def test_a_swap_needs_memory_for_both_before_either_is_gone() -> None:
+    """Both copies are taken at once, so a site has for a while what comes beside what goes."""
+    assert rounds(whole, ((700, 700),), 3 * ENOUGH, 1_000_000, free=1_000_000)[-1].moves
+    assert all(not proposal.moves for proposal in rounds(whole, ((700, 700),), 3 * ENOUGH, 1_000_000, free=999_999))
 
 
 def test_idle_sites_are_left_alone() -> None:

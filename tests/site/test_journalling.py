@@ -14,7 +14,7 @@ from evenflow.sinks import discard, spark
 from evenflow.site.events import Action, Durable, RowsArrived, SetTimer, SinkCommitted, StateArrived, TimerFired
 from evenflow.site.facts import Logged, PartFinished
 from evenflow.site.ground import Setup
-from evenflow.site.log import PartitionLog, cut_from_facts
+from evenflow.site.log import PartitionLog, cut_from_facts, facts_of_cut
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import Beginning
@@ -83,6 +83,8 @@ def test_a_cut_comes_back_from_what_json_says() -> None:
     cut = Cut(3, 20, 10, 7, True, False, (Share(1, 2, 3, False),))
     assert cut_from_facts([3, 20, 10, 7, True, False, [[1, 2, 3, False]]]) == cut
     assert isinstance(cut_from_facts(list(cut)).shares[0], Share)
+    assert [*map(len, (facts_of_cut(cut), facts_of_cut(cut._replace(keep=(1,), dropped=(2,)))))] == [9, 11], "versions before read 9"
+    assert cut_from_facts(facts_of_cut(cut)) == cut
     thinned = cut._replace(keep=(2**31, 2**32), dropped=(4, 0))
     assert cut_from_facts([list(each) if isinstance(each, tuple) else each for each in thinned]) == thinned
 

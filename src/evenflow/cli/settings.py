@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TABLES: Final = ("spark", "engine", "dataflow")
 MOST_BYTES: Final = 1 << 20
+MOST: Final = 1 << 63
+"""No whole number is beyond this one."""
 OWN: Final = {"balance": "--balance", "checkpoint_location": "--checkpoint-location"}
 """Options of the engine that a command has by a name of its own."""
 PLACEMENT: Final = "placement"
@@ -107,17 +109,29 @@ def _parameters(given: Any) -> Parameters:
     """Those of a policy. A list is a tuple: the segments."""
     from evenflow.policy.proposal import Parameters
 
-    known = [field.name for field in dataclasses.fields(Parameters)]
+    known = {field.name: str(field.type) for field in dataclasses.fields(Parameters)}
     if not isinstance(given, dict):
         raise _wrong(f"{BALANCING} is {given!r}; give a table, such as {{th_imb = 1.3}}", "--option")
     for name, value in given.items():
         if name not in known:
             raise _wrong(f"a policy has no parameter {name!r}{_near(name, known)}; docs/policies.md lists them", "--option")
-        numbers = value if name == "segments" and isinstance(value, list) else [value]
-        if not all(type(each) in (int, float) and math.isfinite(each) for each in numbers):
-            raise _wrong(f"the parameter {name} is {value!r}; give a number", "--option")
+        if why := _is_no(known[name], value):
+            raise _wrong(f"the parameter {name} is {_short(value)}; give {why}", "--option")
     made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     return Parameters(**made)
+
+
+def _is_no(kind: str, value: Any) -> str:
+    """What a parameter of this type must be, if the value is something else; else empty."""
+    if kind.startswith("tuple"):
+        return "" if isinstance(value, list) and all(type(each) is int for each in value) else "a list of whole numbers"
+    if kind == "int":
+        return "" if type(value) is int and abs(value) <= MOST else "a whole number"
+    return "" if type(value) is int and abs(value) <= MOST or type(value) is float and math.isfinite(value) else "a number"
+
+
+def _short(value: Any) -> str:
+    return "too large" if type(value) is int and abs(value) > MOST else repr(value)
 
 
 def _load(file: Path) -> dict[str, Any]:

@@ -206,13 +206,12 @@ class Flow:
     def may_swap(self, swap: Swap) -> bool:
         """Whether both may go, there is memory for them, and it pays for both copies."""
         donor, receiver, given, taken, *_ = swap
-        more = given.state_bytes - taken.state_bytes
-        free = self.free[receiver if more > 0 else donor]
         return (
             (given.segment, given.partition) != (taken.segment, taken.partition)
             and self._placement.allows(given.segment, given.partition, donor, receiver)
             and self._placement.allows(taken.segment, taken.partition, receiver, donor)
-            and (free is None or abs(more) <= free)
+            and self._fits(given, receiver)  # Both copies come before either original goes.
+            and self._fits(taken, donor)
             and self._pays(swap.before - swap.after, given.state_bytes + taken.state_bytes)
         )
 

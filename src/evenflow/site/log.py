@@ -61,7 +61,7 @@ class PartitionLog:
 
     def facts_done(self) -> list[Any]:
         """What `begin` must be told where a copy of the partition begins with the epoch after `done`."""
-        cuts = [list(cut) for epoch, cut in (self.cuts or {}).items() if epoch <= self.done]
+        cuts = [facts_of_cut(cut) for epoch, cut in (self.cuts or {}).items() if epoch <= self.done]
         return [self.taken_done, self.ended_done, self.entered_done.to_facts(), self.stamp_done, cuts]
 
     @property
@@ -170,8 +170,13 @@ class PartitionLog:
             self.taken, self.ended = self.taken_done, self.ended_done
 
 
+def facts_of_cut(cut: Cut) -> list[Any]:
+    """What was left out is said where something was: versions that know nothing of that read the others."""
+    return list(cut if cut.keep else cut[:-2])
+
+
 def cut_from_facts(said: list[Any]) -> Cut:
-    """Inverse of `list(cut)`, where it came as JSON."""
+    """Inverse of `facts_of_cut`, where it came as JSON."""
     cut = Cut(*said)
     shares, objects = tuple([Share(*share) for share in cut.shares]), tuple([RowsObject(*stored) for stored in cut.objects])
     return cut._replace(shares=shares, objects=objects, keep=tuple(cut.keep), dropped=tuple(cut.dropped))
