@@ -258,6 +258,21 @@ def test_windows_tell_what_was_offered_kept_and_dropped() -> None:
     assert run.delivered_ppm == round(1e6 * (1 - dropped / flood.rows))
 
 
+def test_what_is_left_out_again_is_counted_though_nothing_new_is() -> None:
+    """Goal: windows say what came in. Method: a restart without shedding, of a run that had it."""
+    flood = Flood(3.0, 0.3, journal=True)
+    flood.run_for(0.2)
+    assert flood.cluster is not None
+    flood.cluster.lose_all()
+    flood.cluster.restart(options=FlowOptions(shedding="off", heartbeat_ms=50.0))
+    flood.world.collect()
+    flood.finish()
+    windows = [source for window in flood.world.collect().sites for source in window.sources]
+    dropped = sum(flood.ledger.totals().values())
+    assert sum(sum(window.dropped) for window in windows) == dropped > 0
+    assert sum(window.kept for window in windows) == flood.rows - dropped == len(flood.rows_out())
+
+
 def test_what_is_worth_most_is_kept() -> None:
     """Goal: of rows that differ in worth those that are worth most come through. Method: value 0 to 999 is worth a tenth to one."""
     flood = Flood(3.0, 0.8, qos=ef.qos(latency=[(f"{PATIENCE_MS} ms", 1), ("1 s", 0)], value=("value", [(0, 0.1), (1000, 1)])))

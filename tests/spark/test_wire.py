@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from evenflow.errors import ProtocolError, UnreadableMessage
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share
 from evenflow.world.spark.net.framing import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, Seals, body_length
-from evenflow.world.spark.net.wire import RunSchemas, bytes_of, decode_sections, encode_sections, in_parts
+from evenflow.world.spark.net.wire import RunSchemas, bytes_of, decode_asking, decode_sections, encode_asking, encode_sections, in_parts
 from tests.spark.connections import KEYS
 
 SCHEMAS = [
@@ -160,6 +160,12 @@ def test_what_nobody_can_have_left_out_is_refused(keep: tuple[int, ...], dropped
     record = Record(0, 0, 1, 1, 0, 5, 5, 10, False, False, None, keep=keep, dropped=dropped)
     with pytest.raises(UnreadableMessage, match="rows left out"):
         decode_sections(body_of([(1, Section(records=[record]))]), {1: KNOWN})
+
+
+def test_who_leaves_nothing_out_says_nothing_of_it() -> None:
+    resume = Resume(1, 2, 3, 4, (), ())
+    assert len(encode_asking([resume], {}, {}, {})) == 8 * (1 + 6 + 2)
+    assert decode_asking(encode_asking([resume], {}, {}, {})) == ([resume], {}, {}, {})
 
 
 def test_what_is_said_of_a_record_that_is_not_there_is_refused() -> None:

@@ -439,8 +439,8 @@ class Ingress:
         batch = queue.take_rows(count, now_us)
         if batch is not None and cut.keep:
             batch = self._thinned_again(key, cut, batch)
-        if queue.dated:
-            self.reflex.count(key, count, cut.dropped)
+        if queue.dated or cut.dropped:  # What is not dated has been counted as kept when it came.
+            self.reflex.count(key, count if queue.dated else 0, cut.dropped)
         self._goes_behind(cut.stamp)
         if cut.ended:
             queue.ended = queue.announced = True

@@ -150,7 +150,7 @@ def encode_asking(
     left_out: Mapping[int, LeftOut],
 ) -> bytes:
     """Resumes, and the shares and objects of records and what they leave out, by their place among them, as int64: each list with its
-    length in front."""
+    length in front. The last one only where something is left out."""
     numbers = [len(resumes)]
     for stream, cohort, feed, start, producers, consumers in resumes:
         numbers += (stream, cohort, feed, start, len(producers), *producers, len(consumers), *consumers)
@@ -164,7 +164,8 @@ def encode_asking(
         numbers += (record, len(those))
         for *fields, digest in those:
             numbers += (*fields, *struct.unpack("<2q", bytes.fromhex(digest)))
-    numbers.append(len(left_out))
+    if left_out:
+        numbers.append(len(left_out))
     for record, (keep, dropped) in left_out.items():
         numbers += (record, len(keep), *keep, len(dropped), *dropped)
     return struct.pack(f"<{len(numbers)}q", *numbers)
@@ -192,7 +193,7 @@ def decode_asking(
         record, count = next(numbers), next(numbers)
         objects[record] = tuple([_rows_object([next(numbers) for _ in range(7)]) for _ in range(count)])
     left_out = {}
-    for _ in range(next(numbers)):
+    for _ in range(next(numbers, 0)):
         record = next(numbers)
         left_out[record] = checked(some(), some())
     if next(numbers, None) is not None:
