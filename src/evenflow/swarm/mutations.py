@@ -229,7 +229,7 @@ SHEDDING: Final = (
     Mutation(
         "dropped rows count at every replica", "coordinator.ledger:Ledger.take", "if said.epoch in told or said.epoch", "if said.epoch"
     ),
-    Mutation("a protected output misses rows", "query.units:_own", "if _of_sink(box).qos is not None", "if True"),
+    Mutation("a protected output misses rows", "query.units:_own", "and _of_sink(box).qos is None", "and False"),
 )
 """Of rows that are left out."""
 
