@@ -17,7 +17,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
@@ -206,7 +206,8 @@ class Driver:
     def end(self) -> None:
         """Whatever is left."""
         for process in marked(MARK, self._mark):
-            os.kill(process, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # It may end by itself in between.
+                os.kill(process, signal.SIGKILL)
         self._close()
 
     def _close(self) -> None:

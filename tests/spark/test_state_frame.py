@@ -101,6 +101,7 @@ def test_what_is_wrong_is_said_before_or_by_the_task(spark: Any, tmp_path: Path)
     with pytest.raises(OperationRefused, match="Did you mean 'totals'"):
         ef.read_state(spark, str(golden()), "total")
     location = copied(tmp_path)
+    newest = [each.name for each in ef.checkpoints(location).list() if each.complete][-1]
     name = next(each for each in ef.checkpoints(location).inspect().boxes if each.box == "totals").objects[-1]
     data = (Path(location) / name).read_bytes()
     (Path(location) / name).write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -109,4 +110,4 @@ def test_what_is_wrong_is_said_before_or_by_the_task(spark: Any, tmp_path: Path)
         frame.collect()
     (Path(location) / name).unlink()
     with pytest.raises(CheckpointCorrupt, match="is missing"):
-        ef.read_state(spark, location, "totals", checkpoint=ef.checkpoints(location).list()[-1].name)
+        ef.read_state(spark, location, "totals", checkpoint=newest)
