@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 # Hundreds of processes that tests start import what has been compiled once, wherever Python is told to compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test check unit floors swarm conformance bench records against clean
+.PHONY: help setup demo test check lint types behaviour unit floors swarm conformance bench records against clean
 
 # The Python that the environment is made with: python3 where it is 3.11 to 3.13, else the newest of these that is there.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -42,15 +42,23 @@ $(BROWSER): $(INSTALLED) tools/browser/package-lock.json
 demo: setup ## The network-session monitor on an embedded four-executor Spark cluster
 	$(BIN)/evenflow demo
 
-check: setup ## Lint, format and types
+check: lint types ## Lint, format and types
+
+lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
 
 unit: setup $(BROWSER) ## The tests that need no Spark
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not spark and not oracle'
 
-test: check $(BROWSER) ## Everything that must hold before a commit
+# Types are judged beside the tests: by one core, which the tests do not always fill.
+test: lint $(BROWSER) ## Everything that must hold before a commit
+	@$(MAKE) --no-print-directory -j2 types behaviour
+
+behaviour: setup $(BROWSER)
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not conformance and not spark'
 	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m 'not conformance and spark' $(ON_SPARK)
 
