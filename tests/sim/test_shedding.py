@@ -25,6 +25,7 @@ from evenflow.sources.generator import GeneratorReader, GeneratorSource
 from evenflow.stream.waiting import Waiting
 from evenflow.stream.worth import Classes
 from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.shed_cases import read_whole
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.model import CostModel
 from evenflow.world.sim.watching import SimWatch
@@ -113,7 +114,7 @@ class Flood:
         """All rows of the source but those that the ledger says were left out."""
         source, found = self.planned.sources["in"], []
         for partition in range(SITES):
-            part = read_all(source.open(partition, SITES))
+            part = read_whole(source.open(partition, SITES))
             stays = np.ones(part.num_rows, bool)
             for said in self.ledger:
                 if said.partition == partition:
@@ -125,15 +126,6 @@ class Flood:
                     assert said.kept + sum(said.dropped) == said.taken - said.first
             found += list(zip(*part.filter(pa.array(stays)).select(["key", "value", "ts", "p0"]).to_pydict().values(), strict=True))
         return sorted(found)
-
-
-def read_all(reader: Any) -> pa.RecordBatch:
-    batches = []
-    while not reader.ended:
-        batch = reader.read(2**60, 100_000)
-        if batch is not None:
-            batches.append(batch)
-    return pa.concat_batches(batches)
 
 
 def percentile(values: Sequence[float], share: float) -> float:
