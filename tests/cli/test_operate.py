@@ -121,8 +121,8 @@ class Engine:
         self.asked.append(("rebalance", timeout_s))
         return {"flow-1": 6, "flow-2": 0}
 
-    def start(self, flow: Any, replicas: int | None, checkpoint_location: str | None) -> Any:
-        self.asked.append(("start", flow.name, replicas, checkpoint_location))
+    def start(self, flow: Any, replicas: int | None, checkpoint_location: str | None, **more: Any) -> Any:
+        self.asked.append(("start", flow.name, replicas, checkpoint_location, *more.values()))
         return SimpleNamespace(id=f"{flow.name}-1")
 
     def describe(self) -> dict[str, Any]:
@@ -277,7 +277,10 @@ def test_a_dataflow_is_started_from_a_saved_file(engine: Engine, tmp_path: Path,
     assert object_of(capfd.readouterr().out)["error"]["type"] == "CodeNotAllowed" and engine.asked == []
     assert run("start", str(file), "--module", "tests.query.networks", "--replicas", "2") == 0
     assert "sessions-1 has started, of dataflow sessions" in capfd.readouterr().out
-    assert engine.asked == [("start", "sessions", 2, None)]
+    assert engine.asked == [("start", "sessions", 2, None, False, None, ())]
+    given = ("--checkpoint-location", "/at", "--from-savepoint", "/saved", "--drop-state", "a", "--drop-state", "b", "--take-over")
+    assert run("start", str(file), "--module", "tests.query.networks", *given) == 0
+    assert engine.asked[1:] == [("start", "sessions", None, "/at", True, "/saved", ("a", "b"))]
     assert run("start", str(tmp_path / "none.json")) == 2
 
 

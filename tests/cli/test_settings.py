@@ -14,6 +14,7 @@ from evenflow.cli import running
 from evenflow.cli.app import app, main
 from evenflow.cli.running import Request
 from evenflow.cli.settings import OWN
+from evenflow.coordinator.requests import BY_NAME
 from evenflow.policy.proposal import Parameters
 from evenflow.world.spark.driver.engine import Engine
 from evenflow.world.spark.driver.options import EngineOptions
@@ -32,6 +33,11 @@ def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as end:
         main(list(arguments))
     return int(end.value.code or 0)
+
+
+def said_to(command: str) -> set[str]:
+    """The names of all that a command can be told."""
+    return {each.name for each in get_command(app).commands[command].params}  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -69,10 +75,14 @@ def test_the_command_line_counts_before_the_environment_and_that_before_the_file
 
 def test_all_that_an_engine_and_a_start_can_be_told_a_command_can(asked: list[Request]) -> None:
     """Goal: nobody has to write a program for an option. Method: the arguments of both in Python, each said to the command."""
-    has = {each.name for each in get_command(app).commands["run"].params}  # type: ignore[attr-defined]
     takes = {*signature(Engine.__init__).parameters, *signature(Engine.start).parameters}
     python = {"self", "flow", "spark", "options", "watch"}  # The dataflow is FILE, the session --master and --conf; a watcher is code.
-    assert takes - python - has == {"placement"} and {field.name for field in fields(EngineOptions)} >= {"balance", "checkpoint_location"}
+    of_run, of_sql, of_start = (said_to(command) for command in ("run", "sql", "start"))
+    assert takes - python - of_run == {"placement"} and of_run - of_sql == {"plain"}, "a script's rows are printed, so it has no live view"
+    asked_of_a_running_one = {argument.name for argument in BY_NAME["start"].arguments}
+    started = set(signature(Engine.start).parameters) - python
+    assert started - of_start == started - asked_of_a_running_one == {"standby"}, "who asks a running engine does not wait with it"
+    assert {field.name for field in fields(EngineOptions)} >= {"balance", "checkpoint_location"}
     samples = {"balance_parameters": "{th_imb = 1.3, segments = [1, 2]}", "ports": '"40000-40099"', "tls": "false"}
     said = {field.name: samples.get(field.name) or str(field.default) for field in fields(EngineOptions) if field.name not in OWN}
     texts = {name: {"True": "true", "False": "false"}.get(value, value) for name, value in {**said, "placement": "chained"}.items()}
@@ -136,3 +146,11 @@ def test_a_file_that_says_what_there_is_not_is_wrong_usage(
     file.write_text(content)
     assert run("sql", EXAMPLE, "--config", str(file)) == 2
     assert text in " ".join(capfd.readouterr().err.split()) and not asked
+
+
+def test_a_script_begins_with_a_savepoint_as_a_program_does(asked: list[Request], tmp_path: Path) -> None:
+    given = ("--checkpoint-location", "/at", "--from-savepoint", "/saved", "--drop-state", "visits", "--drop-state", "totals")
+    written = ("--statistics", str(tmp_path / "s.jsonl"), "--record", str(tmp_path / "r.jsonl"), "--no-ui")
+    assert run("sql", EXAMPLE, *given, *written) == 0
+    assert (asked[0].from_savepoint, asked[0].drop_state, asked[0].ui) == ("/saved", ("visits", "totals"), False)
+    assert asked[0].recording is not None and asked[0].recorder is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,4 +27,16 @@ Standby = Annotated[
 Ui = Annotated[
     bool | None,
     typer.Option("--ui/--no-ui", help="Serve the page of the engine, see `evenflow ui`; default in a terminal."),
+]
+FromSavepoint = Annotated[
+    str | None, typer.Option(metavar="SAVEPOINT", help="What the first start at the location begins with; FILE may have changed.")
+]
+DropState = Annotated[
+    list[str] | None, typer.Option(metavar="BOX", help="State of the savepoint that no box takes over may go; several times.")
+]
+Statistics = Annotated[
+    Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
+]
+Record = Annotated[
+    Path | None, typer.Option(help="Record what those who watch the engine are told into this file, twice a second, to look at later.")
 ]

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from evenflow.cli.operate import Engine, RunOption, asked
-from evenflow.cli.options import CheckpointLocation, Json
+from evenflow.cli.options import CheckpointLocation, DropState, FromSavepoint, Json, TakeOver
 from evenflow.cli.output import OK, USAGE, Output
 
 FLOW = typer.Argument(metavar="FILE", help="Python file with a function dataflow(), or a dataflow saved as JSON.", show_default=False)
@@ -20,6 +20,9 @@ def start(
     file: Annotated[Path, FLOW],
     replicas: Annotated[int | None, typer.Option(help="Replicas of every partition; default the engine's.", min=1)] = None,
     checkpoint_location: CheckpointLocation = None,
+    take_over: TakeOver = False,
+    from_savepoint: FromSavepoint = None,
+    drop_state: DropState = None,
     module: Annotated[list[str] | None, ALLOW] = None,
     engine: Engine = None,
     json: Json = False,
@@ -32,7 +35,8 @@ def start(
     """
     output: Output = context.obj
     what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
-    found = asked(output, engine, "start", **what, replicas=replicas, checkpoint_location=checkpoint_location)
+    where = {"checkpoint_location": checkpoint_location, "from_savepoint": from_savepoint, "drop_state": drop_state}
+    found = asked(output, engine, "start", **what, **where, replicas=replicas, take_over=take_over)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)
     return OK

@@ -7,7 +7,24 @@ from typing import Annotated
 
 import typer
 
-from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Plain, Replicas, Sites, Spares, Standby, TakeOver, Timeout, Ui
+from evenflow.cli.options import (
+    Balance,
+    CheckpointLocation,
+    DropState,
+    FromSavepoint,
+    Json,
+    Master,
+    Plain,
+    Record,
+    Replicas,
+    Sites,
+    Spares,
+    Standby,
+    Statistics,
+    TakeOver,
+    Timeout,
+    Ui,
+)
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
@@ -28,18 +45,10 @@ def run(
     checkpoint_location: CheckpointLocation = None,
     take_over: TakeOver = False,
     standby: Standby = False,
-    from_savepoint: Annotated[
-        str | None, typer.Option(metavar="SAVEPOINT", help="What the first start at the location begins with; FILE may have changed.")
-    ] = None,
-    drop_state: Annotated[
-        list[str] | None, typer.Option(metavar="BOX", help="State of the savepoint that no box takes over may go; several times.")
-    ] = None,
-    statistics: Annotated[
-        Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
-    ] = None,
-    record: Annotated[
-        Path | None, typer.Option(help="Record what those who watch the engine are told into this file, twice a second, to look at later.")
-    ] = None,
+    from_savepoint: FromSavepoint = None,
+    drop_state: DropState = None,
+    statistics: Statistics = None,
+    record: Record = None,
     config: Config = None,
     option: Option = None,
     conf: Conf = None,

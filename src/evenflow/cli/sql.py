@@ -7,9 +7,26 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from evenflow.cli.options import Balance, CheckpointLocation, Json, Master, Replicas, Sites, Spares, Standby, TakeOver, Timeout
+from evenflow.cli.options import (
+    Balance,
+    CheckpointLocation,
+    DropState,
+    FromSavepoint,
+    Json,
+    Master,
+    Record,
+    Replicas,
+    Sites,
+    Spares,
+    Standby,
+    Statistics,
+    TakeOver,
+    Timeout,
+    Ui,
+)
 from evenflow.cli.output import OK, Output
 from evenflow.cli.plan import described
+from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 from evenflow.errors import QueryError
@@ -39,9 +56,14 @@ def sql(
     checkpoint_location: CheckpointLocation = None,
     take_over: TakeOver = False,
     standby: Standby = False,
+    from_savepoint: FromSavepoint = None,
+    drop_state: DropState = None,
+    statistics: Statistics = None,
+    record: Record = None,
     config: Config = None,
     option: Option = None,
     conf: Conf = None,
+    ui: Ui = None,
     json: Json = False,
 ) -> int:
     """Run the statements of a file until its sources end, or Ctrl-C.
@@ -79,8 +101,13 @@ def sql(
         balance=balance,
         checkpoint_location=checkpoint_location,
         take_over=take_over,
+        from_savepoint=from_savepoint,
+        drop_state=tuple(drop_state or ()),
+        recording=None if statistics is None else Recording(statistics),
+        recorder=None if record is None else Recorder(record),
         standby=standby,
         settings=settings,
+        ui=ui,
     )
     return execute(request, output)
 

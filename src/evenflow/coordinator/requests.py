@@ -126,6 +126,9 @@ OPERATIONS: Final = (
         (
             *_FLOW, Argument("replicas", "whole", "Of every partition; default the engine's."),
             Argument("checkpoint_location", "text", "Directory or URL for what a restart needs."),
+            Argument("take_over", "yes", "Replace a driver that still writes at the location, at once.", default=False),
+            Argument("from_savepoint", "text", "What the first start at the location begins with."),
+            Argument("drop_state", "texts", "Boxes whose state in the savepoint may go."),
         ),
         "code", ("start",),
     ),

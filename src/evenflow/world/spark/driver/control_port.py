@@ -112,8 +112,15 @@ def _compare(engine: Controlled, given: Given, say: Say) -> Given:
 
 def _start(engine: Controlled, given: Given, say: Say) -> Given:
     flow, replicas = _flow_of(engine, given), given.get("replicas")
-    location = given.get("checkpoint_location")
-    run = engine.start(flow, None if replicas is None else int(replicas), None if location is None else str(location))
+    location, savepoint = given.get("checkpoint_location"), given.get("from_savepoint")
+    run = engine.start(
+        flow,
+        None if replicas is None else int(replicas),
+        None if location is None else str(location),
+        take_over=bool(given.get("take_over")),
+        from_savepoint=None if savepoint is None else str(savepoint),
+        drop_state=tuple(given.get("drop_state") or ()),
+    )
     return {"run": run.id, "dataflow": flow.name}
 
 
