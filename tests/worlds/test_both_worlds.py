@@ -33,7 +33,7 @@ def test_an_undisturbed_run(world: World, totals: Totals, gate: Path, named: Nam
     gate.touch()
     world.start(counted(gate, sink), sink, replicas)
     totals.check(world.finish())
-    assert not world.happened("site_lost")
+    assert not world.happened("site_lost"), world.told("site_lost")
 
 
 @pytest.mark.parametrize("replicas", [1, 2])
@@ -57,7 +57,7 @@ def test_all_links_break_at_once(world: World, totals: Totals, gate: Path, named
     world.until(lambda: world.output().num_rows > before + 300, "results come again")
     gate.touch()
     totals.check(world.finish())
-    assert not world.happened("site_lost")
+    assert not world.happened("site_lost"), world.told("site_lost")
 
 
 @pytest.mark.conformance
@@ -95,4 +95,4 @@ def test_replicas_that_disagree(world: World, gate: Path, named: Named) -> None:
     with pytest.raises(NondeterministicBox, match="put out different rows at sites") as raised:
         world.finish()
     assert raised.value.box == "vain"
-    assert not world.happened("site_lost")
+    assert not world.happened("site_lost"), world.told("site_lost")

@@ -47,7 +47,7 @@ class Scenario:
             lambda: len(world.happened("site_lost")) >= lost and world.cast.machine.redundancy() > 1 and bool(world.happened("redundancy")),
             "every partition has all its replicas",
         )
-        assert len(world.happened("site_lost")) == lost, "somebody died needlessly"
+        assert len(world.happened("site_lost")) == lost, f"somebody died needlessly: {world.told('site_lost')}"
 
     def ends_well(self) -> None:
         self._gate.touch()
@@ -165,7 +165,7 @@ def test_the_last_replica_dies(world: World, scenario: Scenario) -> None:
         world.finish()
     assert raised.value.replicas == 2 and raised.value.epoch >= epoch
     assert 0 in raised.value.partitions["rows"] and 1 not in raised.value.partitions["rows"]
-    assert len(world.happened("site_lost")) == 2
+    assert len(world.happened("site_lost")) == 2, world.told("site_lost")
     scenario.stays_right()
 
 
@@ -194,7 +194,7 @@ def test_a_short_stop_kills_nobody(world: World, scenario: Scenario) -> None:
         world.hang_for(site, 0.1)
         scenario.goes_on()
     scenario.ends_well()
-    assert not world.happened("site_lost")
+    assert not world.happened("site_lost"), world.told("site_lost")
 
 
 def test_one_link_breaks_again_and_again(world: World, scenario: Scenario) -> None:
@@ -203,7 +203,7 @@ def test_one_link_breaks_again_and_again(world: World, scenario: Scenario) -> No
     world.cut_link(world.cast.leader, world.cast.follower, times=8)
     scenario.goes_on()
     scenario.ends_well()
-    assert not world.happened("site_lost")
+    assert not world.happened("site_lost"), world.told("site_lost")
 
 
 def test_a_broken_control_connection_kills_nobody(world: World, scenario: Scenario) -> None:
@@ -212,7 +212,7 @@ def test_a_broken_control_connection_kills_nobody(world: World, scenario: Scenar
         world.break_control(site)
     scenario.goes_on()
     scenario.ends_well()
-    assert not world.happened("site_lost")
+    assert not world.happened("site_lost"), world.told("site_lost")
 
 
 def test_a_slow_box_kills_nobody(world: World, gate: Path, named: Named) -> None:
@@ -222,4 +222,4 @@ def test_a_slow_box_kills_nobody(world: World, gate: Path, named: Named) -> None
     world.until(lambda: world.output().num_rows > 20, "results come")
     gate.touch()
     Totals(400).check(world.finish())
-    assert not world.happened("site_lost")
+    assert not world.happened("site_lost"), world.told("site_lost")

@@ -96,6 +96,9 @@ class World(Protocol):
     def happened(self, kind: str) -> list[int]:
         """Sites to which such an event has happened, in order."""
 
+    def told(self, kind: str) -> list[str]:
+        """What such events say, in order: why it came so."""
+
     def output(self) -> pa.Table:
         """What the sink was given so far, in order."""
 
@@ -166,6 +169,9 @@ class Simulated:
 
     def happened(self, kind: str) -> list[int]:
         return [event.site for _, event in self.world.happened if event.kind == kind]
+
+    def told(self, kind: str) -> list[str]:
+        return [event.text for _, event in self.world.happened if event.kind == kind]
 
     def output(self) -> pa.Table:
         return self.world.output("out")
@@ -275,6 +281,9 @@ class OnSpark:
 
     def happened(self, kind: str) -> list[int]:
         return [event["site"] for event in self._story() if event["kind"] == kind]
+
+    def told(self, kind: str) -> list[str]:
+        return [event["text"] for event in self._story() if event["kind"] == kind]
 
     def output(self) -> pa.Table:
         table: pa.Table = self.sink.rows()

@@ -2,13 +2,15 @@
 
 A site is *accused* by a peer that has lost the link to it or has not heard it for `misses` beats. A *voter* is a site whose connection to
 the coordinator stands and that has spoken lately. A death needs two voices, of which the coordinator's own observation is one, or most of
-at least two voters; a single peer's word is never enough, because a broken link is not a dead site.
+at least two voters; a single peer's word is never enough, because a broken link is not a dead site. While most of the others are silent
+too, it is rather the machine or the network that holds its breath, so silence is dead only after `BREATH` times as long.
 
     what the coordinator sees              what else it takes                              verdict after
     its connection ended                   most voters accuse it                           at once
     its connection ended                   Spark has removed its executor                  at once
     its connection ended                   it has not come back                            grace_us
-    silent for `misses` beats              most voters accuse it                           at once
+    silent for `misses` beats              most voters accuse it                           at once; `BREATH` times as
+                                                                                           long if most others are silent
     silent for `misses` beats              nothing: its peers hear it, or a run cannot     lease_us
                                            do without it
     it speaks                              most voters cannot talk with it, or it          outvoted_us, one site at a time, and never
@@ -167,6 +169,8 @@ NAMED: Final = 5
 """So many sites are named in a verdict; of more only the number is said."""
 TOLERANCE: Final = 5
 """How many times as late as ever lately a site's beat may be."""
+BREATH: Final = 4
+"""How many times as long as else a site may be silent while most of the others are silent too."""
 
 
 @dataclass(slots=True)
@@ -232,7 +236,7 @@ class Detector:
                     site.late_us = event.late_us
                 return iter(())  # Nobody is worse off for it than at the last tick.
             self._note(site, event)
-        return self._judge(event.at_us)
+        return self._judge(event.at_us, isinstance(event, Tick))
 
     def forget(self, site: int) -> None:
         """It is gone for reasons of its own."""
@@ -272,11 +276,13 @@ class Detector:
 
     # ------------------------------------------------------------ what follows
 
-    def _judge(self, now_us: int) -> Iterator[Dead]:
-        """One death after the other: each changes who may vote, and without whom nothing can go on."""
+    def _judge(self, now_us: int, ticked: bool) -> Iterator[Dead]:
+        """One death after the other: each changes who may vote, and without whom nothing can go on. Silence is judged at ticks only: what a
+        site says may stand behind what was said of it at the same time.
+        """
         if now_us < self._deaf_until_us:
             return
-        while (verdict := self._gone(now_us) or self._outvoted(now_us)) is not None:
+        while (verdict := self._gone(now_us, ticked) or self._outvoted(now_us)) is not None:
             del self.sites[verdict.site]
             yield self._excused(verdict, now_us)
 
@@ -289,12 +295,12 @@ class Detector:
         limit_us = self.patience.silent_us
         return [i for i, site in self.sites.items() if i != of and site.lost_us is None and now_us - site.heard_us < limit_us]
 
-    def _gone(self, now_us: int) -> Dead | None:
+    def _gone(self, now_us: int, ticked: bool) -> Dead | None:
         """A site that the coordinator itself does not hear any more, and that somebody else gives up too."""
         patience = self.patience
         for index, site in self.sites.items():
             silence_us = now_us - site.heard_us
-            if site.lost_us is None and silence_us < self._patient_us(site):
+            if site.lost_us is None and not (ticked and silence_us >= self._patient_us(site)):
                 continue
             if site.lost_us is not None and site.removed:
                 return Dead(index, f"{site.lost_why}; Spark has removed its executor")
@@ -302,7 +308,8 @@ class Detector:
             if patience.votes and not waits:
                 voters = self._voters(index, now_us)
                 accusers = [voter for voter in voters if index in self.sites[voter].accused]
-                if 2 * len(accusers) > len(voters):
+                held = self._holds_breath(site, voters, now_us) and silence_us < BREATH * self._patient_us(site)
+                if not held and 2 * len(accusers) > len(voters):
                     seen = site.lost_why if site.lost_us is not None else f"it has been silent for {silence_us // 1000} ms"
                     return Dead(index, f"{seen}; {self._name(accusers)} cannot reach it either")
             if site.lost_us is not None and now_us - site.lost_us >= patience.grace_us:
@@ -311,6 +318,11 @@ class Detector:
             if silence_us >= max(patience.lease_us, patience.busy_us if site.busy else 0):
                 return Dead(index, f"it has been silent for {silence_us / 1e6:.0f} s" + (f", busy with {site.busy}" if site.busy else ""))
         return None
+
+    def _holds_breath(self, site: Watched, voters: list[int], now_us: int) -> bool:
+        """Whether most of the others have fallen silent too: they have not spoken in half the time after which they would be silent."""
+        lately = [voter for voter in voters if now_us - self.sites[voter].heard_us < self.patience.silent_us // 2]
+        return site.lost_us is None and 2 * len(lately) < len(self.sites) - 1
 
     def _patient_us(self, site: Watched) -> int:
         """How long it may say nothing."""
