@@ -261,7 +261,6 @@ REFUSALS: list[tuple[str, Draw, str]] = [
     ("repartition", lambda c: c.repartition(), "'repartition' .repartition. is given a changelog"),
     ("update", lambda c: c.group_by("n").agg(c="count(*)"), "give mode='changelog', or mode='complete'"),
     ("max", lambda c: c.group_by("n").agg(m="max(total)", mode="changelog"), r"max\(total\) of a changelog would have to know every row"),
-    ("doubles", lambda c: c.group_by("n").agg(m="sum(total / 2)", mode="changelog"), "leaves a rest in the last digits"),
     ("what rows do", lambda c: c.group_by(CHANGE).agg(c="count(*)", mode="changelog"), "rename the column in a select before"),
     ("rows", lambda c: c.group_by("k").rows(3).agg(c="count(*)"), "its windows would have to take back"),
     ("left of latest", lambda c: c.join_latest(start_in(c), "k", suffix="_r"), "the newest row of now, not the one that it came with"),
@@ -285,7 +284,7 @@ def start_in(stream: ef.Stream) -> ef.Stream:
 
 @pytest.mark.parametrize(("draw", "says"), [(draw, says) for _, draw, says in REFUSALS], ids=[name for name, _, _ in REFUSALS])
 def test_who_cannot_take_rows_back_says_so(draw: Draw, says: str) -> None:
-    with pytest.raises((QueryError, TypeMismatch), match=says):
+    with pytest.raises(QueryError, match=says):
         draw(totals(start()))
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.kernels.exact import add_double, add_exact
 from evenflow.kernels.hash import Hashes
 from evenflow.kernels.jit import Word, inlined, kernel
 from evenflow.kernels.table import Words2, locate
@@ -20,6 +21,9 @@ ROWS, COUNT, ISUM, FSUM, MIN, MAX, MOMENTS, FIRST, LAST, HLL = range(10)
 
 ADD, ISUM_MERGE, FSUM_MERGE, MOMENTS_MERGE = range(10, 14)
 """Kinds of total, from partial totals. Minima and maxima merge like values."""
+
+XSUM, XSUM_MERGE = 14, 15
+"""Exact sums of doubles, from rows and from partial totals: see `kernels.exact`."""
 
 BLOCK: Final = 512
 """Rows of a block. The places of a block and its values stay in the first cache."""
@@ -143,6 +147,13 @@ def fold_block(
         elif op == MOMENTS_MERGE:
             for row in range(start, stop):
                 merge_moments(words, floats, slots[row], at, values[v, row], reals[v + 1, row], reals[v + 2, row])
+        elif op == XSUM:
+            for row in range(start, stop):
+                if z < 0 or nulls[z, row] == 0:
+                    add_double(words, slots[row], at, values[v, row])
+        elif op == XSUM_MERGE:
+            for row in range(start, stop):
+                add_exact(words, slots[row], at, values, v, row)
 
 
 _RO1 = "Array({}, 1, 'C', readonly=True)"

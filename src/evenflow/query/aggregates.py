@@ -10,6 +10,7 @@ share cells. Cells but first, last, hll and object can be merged, so they can be
     count     1               x             number of rows where x is not null
     isum      2               x integer     128-bit sum: exact whatever the order; overflow is judged on the total
     fsum      1               x float       float64 sum in row order
+    xsum      37              x float       the same of a changelog: exact, so that a value can be taken back (`kernels.exact`)
     min, max  1               x fixed width words that sort as Spark sorts
     moments   3               x numeric     count, mean, sum of squared deviations (Chan, Golub, LeVeque 1983)
     first     2               x fixed width value, state (0 no row yet, 1 value, 2 null); so is last
@@ -28,6 +29,7 @@ import pyarrow as pa
 
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.query.user.aggregator import Aggregator, merges
+from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import has_map
 
 FUNCTIONS: Final = ("count", "sum", "min", "max", "avg", "stddev", "approx_count_distinct", "first", "last", "collect_list")
@@ -47,6 +49,9 @@ ORDERED: Final = frozenset({"first", "last", "collect_list", COLLECT_ROWS, *IGNO
 
 COMBINABLE: Final = ("count", "sum", "min", "max", "avg", "stddev")
 """Functions whose partial results are worth computing before the exchange."""
+
+EXACT_WORDS: Final = 37
+"""34 limbs of a sum of doubles, and counts of what is not finite."""
 
 HLL_WORDS: Final = 52
 """512 registers of six bits, ten to a word, as Spark packs them."""
@@ -139,6 +144,10 @@ class RowWindow:
             raise TypeMismatch(f"a window of {self.history} rows that slides by {self.slide}: both must be at least 1")
 
 
+_WORDS: Final = {"isum": 2, "moments": 3, "first": 2, "last": 2, "hll": HLL_WORDS, "xsum": EXACT_WORDS, "object": 0, "state": 0}
+"""Of cells that have not one word."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One running total. column: None for `rows`. call: the call that owns an `object` or `state` cell, else an empty string."""
@@ -149,13 +158,15 @@ class Cell:
 
     @property
     def words(self) -> int:
-        return {"isum": 2, "moments": 3, "first": 2, "last": 2, "hll": HLL_WORDS, "object": 0, "state": 0}.get(self.kind, 1)
+        return _WORDS.get(self.kind, 1)
 
     @property
     def partial_names(self) -> tuple[str, ...]:
         """Columns of this cell in the output of a `combine` step."""
         if self.kind == "state":
             return (f"state({self.call})",)
+        if self.kind == "xsum":
+            return tuple(f"xsum.{word}({self.column})" for word in range(EXACT_WORDS))
         suffixes = {"isum": (".low", ".high"), "moments": (".count", ".mean", ".square")}.get(self.kind, ("",))
         return tuple(f"{self.kind}{suffix}({self.column or '*'})" for suffix in suffixes)
 
@@ -237,6 +248,15 @@ def combinable(calls: Sequence[AggCall], schema: pa.Schema) -> bool:
     return all(cell.kind not in ("first", "last", "hll", "object") for cell in cells(calls, schema))
 
 
+def _total_of(call: AggCall, schema: pa.Schema) -> str:
+    """The cell of a sum of rows of `schema`, or of partial results of them."""
+    if f"xsum.0({call.column})" in schema.names:
+        return "xsum"
+    if not _is_float_total(call, schema):
+        return "isum"
+    return "xsum" if is_changelog(schema) else "fsum"
+
+
 def _is_float_total(call: AggCall, schema: pa.Schema) -> bool:
     if f"isum.low({call.column})" in schema.names or f"fsum({call.column})" in schema.names:
         return f"fsum({call.column})" in schema.names
@@ -261,7 +281,7 @@ def cells_of(call: AggCall, schema: pa.Schema) -> tuple[Cell, ...]:
         case "count":
             return (Cell("count", x),)
         case "sum" | "avg":
-            return (Cell("count", x), Cell("fsum" if _is_float_total(call, schema) else "isum", x))
+            return (Cell("count", x), Cell(_total_of(call, schema), x))
         case "stddev":
             return (Cell("moments", x),)
         case "approx_count_distinct":

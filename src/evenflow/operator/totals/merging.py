@@ -18,7 +18,7 @@ from evenflow.stream.arrays import Int64s
 
 _MERGED_BY: Final = {
     "rows": fold.ADD, "count": fold.ADD, "isum": fold.ISUM_MERGE, "fsum": fold.FSUM_MERGE, "min": fold.MIN, "max": fold.MAX,
-    "moments": fold.MOMENTS_MERGE, "first": fold.FIRST, "last": fold.LAST,
+    "moments": fold.MOMENTS_MERGE, "xsum": fold.XSUM_MERGE, "first": fold.FIRST, "last": fold.LAST,
 }  # fmt: skip
 _REGISTERS_PER_WORD: Final = 10
 _REGISTER_BITS: Final = 6

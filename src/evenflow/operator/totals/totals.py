@@ -17,6 +17,7 @@ import pyarrow as pa
 from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels import fold
 from evenflow.kernels.columns import fixed_view, floats_of, integers_of, nulls_of, ordered_floats, unordered_floats
+from evenflow.kernels.exact import negated, rounded
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.sketch import estimates
 from evenflow.kernels.wide import averages, first_wide
@@ -38,6 +39,7 @@ _FROM_ROWS: Final = {
     "first": fold.FIRST,
     "last": fold.LAST,
     "hll": fold.HLL,
+    "xsum": fold.XSUM,
 }
 _FROM_PARTIALS: Final = {
     "rows": fold.ADD,
@@ -47,8 +49,9 @@ _FROM_PARTIALS: Final = {
     "min": fold.MIN,
     "max": fold.MAX,
     "moments": fold.MOMENTS_MERGE,
+    "xsum": fold.XSUM_MERGE,
 }
-_FORM: Final = {"isum": "integer", "fsum": "float", "min": "ordered", "max": "ordered", "moments": "float", "hll": "hash"}
+_FORM: Final = {"isum": "integer", "fsum": "float", "xsum": "float", "min": "ordered", "max": "ordered", "moments": "float", "hll": "hash"}
 _AS_THEY_LIE: Final = frozenset(
     [(form, pa.int64().id) for form in ("integer", "plain", "ordered")] + [(form, pa.float64().id) for form in ("float", "plain")]
 )
@@ -158,12 +161,15 @@ class Totals:
         return arrays
 
     def negative(self, words: Int64s) -> Int64s:
-        """What takes these totals back when it is added. words: int64 (all cells' words, g), of counts and sums of integers only."""
+        """What takes these totals back when it is added. words: int64 (all cells' words, g), of counts and exact sums only."""
         made = -words
         for cell in self.cells:
             if cell.kind == "isum":  # One number of 128 bits: the high word has what the low one borrows.
                 high = self._at[cell] + 1
                 made[high] = ~words[high] + (words[high - 1] == 0)
+            elif cell.kind == "xsum":
+                at = self._at[cell]
+                made[at : at + cell.words] = negated(words[at : at + cell.words])
         return made
 
     def results(self, words: Int64s, key_of: Callable[[int], str]) -> list[pa.Array | None]:
@@ -191,6 +197,9 @@ class Totals:
                 return to_array(words[at], call.type, empty)
             case "fsum":
                 return pa.array(_divide(words[at].view(np.float64), words[counted], empty), mask=empty)
+            case "xsum":
+                total = rounded(words[at : at + main.words])
+                return pa.array(total if call.function == "sum" else _divide(total, words[counted], empty), call.type, mask=empty)
             case "min" | "max":
                 back = unordered_floats(words[at]).view(np.int64) if pa.types.is_floating(call.type) else words[at]
                 return to_array(back if empty is None else np.where(empty, 0, back), call.type, empty)

@@ -30,20 +30,14 @@ def check_retracting(name: str, keys: Sequence[str], calls: Sequence[AggCall], s
             "or mode='complete'"
         )
     for call in calls:
-        _check_subtracts(name, call, schema)
+        _check_subtracts(name, call)
 
 
-def _check_subtracts(name: str, call: AggCall, schema: pa.Schema) -> None:
+def _check_subtracts(name: str, call: AggCall) -> None:
     shown = f"{call.function}({call.column or '*'})"
     if call.function not in ("count", "sum", "avg"):
         raise QueryError(
             f"box {name!r}: {shown} of a changelog would have to know every row that is left; count, sum and avg can take rows back"
-        )
-    if call.function != "count" and not pa.types.is_integer(schema.field(call.column).type):
-        kind = schema.field(call.column).type
-        raise TypeMismatch(
-            f"box {name!r}: {shown} of a changelog would have to take back {kind} values, which leaves a rest in the last digits; "
-            "cast the column to bigint, in units that are small enough, such as cents"
         )
 
 
