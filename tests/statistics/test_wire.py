@@ -11,6 +11,7 @@ import pytest
 from evenflow.errors import StatisticsError
 from evenflow.statistics.growing import Growing
 from evenflow.statistics.recent import Recent
+from evenflow.statistics.standing import ABSENT
 from evenflow.statistics.totals import Totals
 from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow, SourceWindow
 from evenflow.statistics.wire import FlatWindow, Names, Structures, flat_of
@@ -60,6 +61,7 @@ def test_both_forms_say_the_same(seed: int) -> None:
     assert flat_recent.over(3_000) == recent.over(3_000) and flat_recent.since(20) == recent.since(20)
     assert flat_totals.utilization() == totals.utilization() and list(flat_totals.boxes()) == list(totals.boxes())
     whole = recent.over(10**9)
+    flat_growing.settle()
     assert growing.sites[2].waited_us == 0 and flat_growing.sites[2].waited_us == 7 * 60
     for now in (growing.now(), flat_growing.now()):
         boxes = [[box.rows_in, box.rows_out, box.busy_us, box.rows_failed] for box in whole.boxes().values()]
@@ -91,7 +93,13 @@ def test_how_far_segments_are_travels_with_the_window() -> None:
     structure.segment_values(flat)[1:] = [[17, 16], [1_000, 900]]
     growing = Growing(NAMES)
     growing.take(flat)
-    assert growing.now().sites[1].stands == {0: (17, 1_000), 1: (16, 900)}
+    done, watermarks = growing.now().stands.of([1, 7])
+    assert done.tolist() == [[17, 16, ABSENT, ABSENT]] and watermarks[0, :2].tolist() == [1_000, 900]
+    moved = flat_of(site(1, 10, 20, 5, segment({2: 1}, number=1, boxes=2)))
+    Structures(NAMES).of(moved).segment_values(moved)[1:] = [[18], [950]]
+    growing.take(moved)
+    done, watermarks = growing.now().stands.of([1])
+    assert done.tolist() == [[ABSENT, 18, ABSENT, ABSENT]] and watermarks[0, 1] == 950
 
 
 GOOD = flat_of(site(1, 0, 10, 5, segment({0: 1, 3: 4}, number=0), segment({2: 1}, number=1, boxes=2)))

@@ -31,7 +31,7 @@ from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.growing import Growing
 from evenflow.statistics.window import BoxWindow, SegmentWindow, SiteWindow
-from evenflow.statistics.wire import FlatWindow, flat_of, names_of
+from evenflow.statistics.wire import FlatWindow, flat_of, names_of, producers_of
 from evenflow.stream.ids import SiteId
 
 SITES: Final = 100
@@ -62,11 +62,11 @@ class Big:
         self.network, self.planned = flow.network, layout(flow.network, sites=SITES, partitions=PARTITIONS)
         self.plan = first_plan(self.planned, SITES, 2)
         self.membership = first_membership(self.planned, self.plan, map(SiteId, range(SITES)))
-        self._growing = Growing(names_of(self.planned))
+        self._growing = Growing(names_of(self.planned), producers_of(self.planned))
         self._watching = Watching("bench", "dashboard")
-        self.windows = [flat_of(self._window(site)) for site in range(SITES)]
+        self.windows = [flat_of(self._window(site), self._waited(site)) for site in range(SITES)]
         self._sites = [(SceneSite(site, str(site), f"host-{site}", 1000 + site, "live"), Gauges(0, 1 << 28, 0)) for site in range(SITES)]
-        self._turns = 0
+        self._turns, self._began_us = 0, time.time_ns() // 1000
 
     def _window(self, site: int) -> SiteWindow:
         segments = []
@@ -78,6 +78,11 @@ class Big:
                 rows = tuple(100 + (partition * 37) % 200 for partition in here)
                 segments.append(SegmentWindow(number, f"s{number}", here, rows, (4096,) * len(here), 400, boxes))
         return SiteWindow(site, 0, 250_000, 100_000, segments=tuple(segments))
+
+    def _waited(self, site: int) -> tuple[tuple[int, int], ...]:
+        """An ingress has waited for two others."""
+        ingress = any(site in sites for segment in self.planned.segments if segment.source for sites in self.plan.placement[segment.id])
+        return tuple(((site + step) % SITES, 1_000) for step in (1, 2)) if ingress else ()
 
     def turn(self) -> tuple[Scene, Reading]:
         """Half a second of reports, and what is read of them."""
@@ -92,7 +97,8 @@ class Big:
                 self._growing.take(window)
 
     def look(self) -> tuple[Scene, Reading]:
-        """What is read of it now."""
+        """What is read of it now. Its clock goes with the turns, half a second each, however fast they come: an hour's readings are of an
+        hour."""
         count = self._turns
         parts = {site: PartCounts(count * 1000, count * 900, 0, 0, 1 << 20, 0, count * 25, 2) for site in range(SITES)}
         watched = Watched(
@@ -100,7 +106,7 @@ class Big:
             redundancy=2, live=range(SITES), elapsed_us=int(count * EVERY_S * 1e6), growing=self._growing.now(), slots=self._growing.slots,
             parts=parts, latency={100: count * 50, 110: count * 2}, events_since=lambda told: (),
         )  # fmt: skip
-        return self._watching.look(time.time_ns() // 1000, self._sites, [watched])
+        return self._watching.look(self._began_us + int(count * EVERY_S * 1e6), self._sites, [watched])
 
 
 PARTS: Final = ("driver", "progress", "check", "ui", "browser")
@@ -137,9 +143,7 @@ def run(*, quick: bool, say: Say, only: Sequence[str] = PARTS, before: Mapping[s
             say(f"{READERS} readers")
             with readers(url):
                 cost(1.0)
-                first, last = cost(seconds / 2), cost(seconds / 2)
-        grows = max(0.0, last["ui_mb"] - first["ui_mb"]) / (seconds / 2) * 3600
-        result |= {"ui_share_50_tabs": last["ui_share_50_tabs"], "ui_mb": last["ui_mb"], "ui_mb_hour": round(last["ui_mb"] + grows, 1)}
+                result |= cost(seconds)
     path = browser_path() if "browser" in only else None
     if path is not None:
         say(f"the browser, {path}")
@@ -276,7 +280,7 @@ def server(big: Big, scene: Scene, every_s: float = EVERY_S) -> Iterator[tuple[s
     def cost(seconds: float) -> Mapping[str, float]:
         before, began_s = cpu_of(process.pid or 0), time.monotonic()
         closed.wait(seconds)
-        share = (cpu_of(process.pid or 0) - before) / (time.monotonic() - began_s)
+        share = (cpu_of(process.pid or 0) - before) / max(time.monotonic() - began_s, 1e-9)
         return {"ui_share_50_tabs": round(share, 4), "ui_mb": round(memory_of(process.pid or 0) / 2**20, 1)}
 
     thread = threading.Thread(target=feed, daemon=True)
@@ -368,7 +372,7 @@ def browser_path() -> str | None:
 
 def in_browser(path: str, big: Big, scene: Scene, readings: int) -> dict[str, float]:
     """The first picture of 200 boxes in a fresh browser, with the bytes that it took; the median time of the handler of a reading at its
-    usual pace, and the heap after so many readings, which then come as fast as the page takes them."""
+    usual pace, and the heap and the server's memory after so many readings, which then come as fast as the page takes them."""
     from playwright.sync_api import sync_playwright
 
     beside = Path(path).parent
@@ -387,7 +391,7 @@ def in_browser(path: str, big: Big, scene: Scene, readings: int) -> dict[str, fl
             page.wait_for_timeout(EVERY_S * 1000)
             taken.append(float(root.get_attribute("data-ms") or 0))
         browser.close()
-    with server(big, scene, FAST_S) as (url, _), sync_playwright() as playwright:
+    with server(big, scene, FAST_S) as (url, cost), sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, env={**os.environ, **needed}, args=options)
         page = browser.new_context(locale="en-US", viewport={"width": 1280, "height": 900}).new_page()
         page.goto(f"{url}#token=bench")
@@ -398,9 +402,11 @@ def in_browser(path: str, big: Big, scene: Scene, readings: int) -> dict[str, fl
             seen = int(root.get_attribute("data-readings") or 0)
         page.evaluate("globalThis.gc?.()")
         heap = float(page.evaluate("performance.memory.usedJSHeapSize"))
+        ui_mb = cost(0.0)["ui_mb"]
         browser.close()
     return {
-        "reading_ms_browser": round(statistics.median(taken), 1), "heap_mb": round(heap / 2**20, 1), "readings_taken": seen,
+        "reading_ms_browser": round(statistics.median(taken), 1), "heap_mb": round(heap / 2**20, 1), "ui_mb_hour": ui_mb,
+        "readings_taken": seen,
         "first_picture_ms": round(first_s * 1000), "first_picture_kb": round(sent / 1000, 1),
     }  # fmt: skip
 

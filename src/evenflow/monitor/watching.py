@@ -37,6 +37,7 @@ from evenflow.plan.plan import Plan
 from evenflow.query.network import Network
 from evenflow.statistics.growing import Grown, SiteSums
 from evenflow.statistics.progress import CheckpointProgress, JournalProgress, SlowCode
+from evenflow.statistics.standing import ABSENT, NOBODY
 from evenflow.statistics.wire import Ints
 from evenflow.stream.epoch import END_OF_STREAM, IDLE, NO_WATERMARK
 
@@ -273,7 +274,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
     growing, scene, past = run.growing, known.scene, known.past
     parts = [run.parts.get(site.site, NOTHING) for site in sites]
     sums = [growing.sites.get(site.site, NO_SUMS) for site in sites]
-    said = list(run.parts.values())
+    said, stands = list(run.parts.values()), growing.stands.of(run.live)
     events = tuple(_event(number, each) for number, each in enumerate(run.events_since(past.told), past.told))
     past.take(events)
     rows_in, rows_out, failed, busy_us = known.drawn.box_counts(growing.boxes)
@@ -309,10 +310,10 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
         ),
         sources=RunSources(
             _taken_in(said, [segment.segment for segment in sources]),
-            tuple([_watermark(run, segment.segment) for segment in sources]),
+            _watermarks(stands, [segment.segment for segment in sources]),
             tuple([run.behind.get(segment.source or "") for segment in sources]),
         ),
-        streams=RunStreams(_waiting(run, scene), _waiting_bytes(said, scene)),
+        streams=RunStreams(_waiting(stands, scene), _waiting_bytes(said, scene)),
         replicas=RunReplicas(tuple(_at(growing.rows, known.slots)), tuple(_at(growing.state_bytes, known.slots))),
         moves=RunMoves(past.kinds["move_begun"], past.kinds["move_done"], past.kinds["move_dropped"], past.stalled_us),
         slow=run.slow,
@@ -323,23 +324,24 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
     )
 
 
-def _stands(run: Watched, segment: int) -> list[tuple[int, int]]:
-    """(newest epoch done, watermark) of the segment at each site with a replica that counts."""
-    stands = [sums.stands for site in run.live if (sums := run.growing.sites.get(site)) is not None and sums.stands is not None]
-    return [stand[segment] for stand in stands if segment in stand]
+def _watermarks(stands: tuple[Ints, Ints], sources: Sequence[int]) -> tuple[int | None, ...]:
+    """Of sources, by their segments: the least of all sites that take it in. None before there is one, and when it has ended or is idle."""
+    done, watermarks = stands
+    least = np.where(done == ABSENT, END_OF_STREAM, watermarks).min(axis=0, initial=END_OF_STREAM).tolist()
+    return tuple([None if least[source] in (NO_WATERMARK, IDLE, END_OF_STREAM) else least[source] for source in sources])
 
 
-def _watermark(run: Watched, segment: int) -> int | None:
-    """Of a source: the least of all sites that take it in. None before there is one, and when it has ended or is idle."""
-    least = min([watermark for _, watermark in _stands(run, segment)], default=NO_WATERMARK)
-    return None if least in (NO_WATERMARK, IDLE, END_OF_STREAM) else least
-
-
-def _waiting(run: Watched, scene: SceneRun) -> tuple[int | None, ...]:
+def _waiting(stands: tuple[Ints, Ints], scene: SceneRun) -> tuple[int | None, ...]:
     """By stream: how many epochs its slowest consumer is behind its fastest producer."""
-    done = [[epoch for epoch, _ in _stands(run, segment.segment)] for segment in scene.segments]
+    done, _ = stands
+    fastest, slowest = (
+        done.max(axis=0, initial=ABSENT).tolist(),
+        np.where(done == ABSENT, NOBODY, done).min(axis=0, initial=NOBODY).tolist(),
+    )
     return tuple(
-        max(0, max(done[stream.producer]) - min(done[stream.consumer])) if done[stream.producer] and done[stream.consumer] else None
+        max(0, fastest[stream.producer] - slowest[stream.consumer])
+        if fastest[stream.producer] != ABSENT and slowest[stream.consumer] != NOBODY
+        else None
         for stream in scene.streams
     )
 

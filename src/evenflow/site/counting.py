@@ -20,8 +20,9 @@ from evenflow.site.cohort import Cohort
 from evenflow.site.ingress import Ingress
 from evenflow.site.spilling import Spilling
 from evenflow.site.tally import Tallies, Tally
+from evenflow.statistics.standing import Waited
 from evenflow.statistics.window import Latency, SiteWindow, SourceWindow
-from evenflow.statistics.wire import FlatWindow, Measured, Structures, Waited, flattened, names_of
+from evenflow.statistics.wire import FlatWindow, Measured, Structures, flattened, names_of
 from evenflow.stream.epoch import NO_WATERMARK
 from evenflow.stream.waiting import Waiting
 

@@ -7,26 +7,28 @@ all sites at once, however many windows there have been. The sums of the last se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
 
+from evenflow.statistics.standing import Standing, Stands, Waited
 from evenflow.statistics.window import SiteWindow
-from evenflow.statistics.wire import COLUMNS, FlatWindow, Ints, Names, Structure, Structures, Waited, flat_of
+from evenflow.statistics.wire import COLUMNS, FlatWindow, Ints, Names, Structure, Structures, flat_of
 
 
 @dataclass(slots=True)
 class SiteSums:
-    """A site in a run. busy_us, measured_us, waited_us: grow; the last is for how long ingresses have waited for it. spilled_bytes, stands:
-    as of its newest window. stands: by segment, the newest epoch that it has done, and its watermark. seen: when they came, in looks."""
+    """A site in a run. busy_us, measured_us, waited_us: grow; the last is for how long ingresses have waited for it. spilled_bytes: as of
+    its newest window."""
 
     busy_us: int = 0
     measured_us: int = 0
     waited_us: int = 0
     spilled_bytes: int = 0
-    stands: Mapping[int, tuple[int, int]] | None = None
-    seen: int = 0
+
+    def copied(self) -> SiteSums:
+        return SiteSums(self.busy_us, self.measured_us, self.waited_us, self.spilled_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,16 @@ class Grown:
     segment_rows: Ints
     segment_busy_us: Ints
     sites: Mapping[int, SiteSums]
+    stands: Stands
     rows: Ints
     state_bytes: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the values of a site's windows belong, as long as their structure is this."""
+    """Where the values of a site's windows belong, as long as their structure is this. row: see `Standing`."""
 
+    row: int
     structure: Structure
     slots: Ints
     steps: Ints
@@ -55,43 +59,48 @@ class Placed:
 @dataclass(slots=True)
 class Pending:
     """What a site has said since somebody looked. placed: of all of it. values: its windows' values, summed up, those that are no counts as
-    well; newest: the last of them; stood: how far it says that the site is, is known."""
+    well, 0 if there were none; newest: the last window of all."""
 
     placed: Placed
     values: Ints
     newest: FlatWindow
-    stood: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Summed:
-    """How values with places of which some are the same are summed up by place."""
+    """How values, of which some have the same place, are summed up by place. at: where they are, those of one place behind each other;
+    begins: where each place begins in `at`, each: which it is."""
 
-    order: Ints
+    at: Ints
     begins: Ints
     each: Ints
 
     @staticmethod
-    def of(places: Ints) -> Summed:
+    def of(places: Ints, at: Ints) -> Summed:
         order = np.argsort(places, kind="stable")
         each, begins = np.unique(places[order], return_index=True)
-        return Summed(order, begins, each)
+        return Summed(at[order], begins, each)
 
     def into(self, sums: Ints, values: Ints) -> None:
-        if self.order.size:
-            sums[self.each] += np.add.reduceat(values[self.order], self.begins, axis=0)
+        if self.at.size:
+            sums[self.each] += np.add.reduceat(values[self.at], self.begins, axis=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Where the values of several sites belong that are put one behind the other. places: of the sites. Of steps and segments, which many
-    have in common, `order` sorts them, `begins` says where each begins then, and `each` which it is."""
+    """Where the values of several sites belong that are put one behind the other. rows_at, state_at: where rows and state of the slots
+    are; done_at, watermarks_at: where it is said how far the sites of `rows` are in the segments of `stood`."""
 
-    places: tuple[Placed, ...]
     slots: Ints
+    rows_at: Ints
+    state_at: Ints
     steps: Summed
     segments: Summed
     of_slots: Summed
+    rows: Ints
+    stood: Ints
+    done_at: Ints
+    watermarks_at: Ints
 
 
 class Growing:
@@ -100,7 +109,6 @@ class Growing:
 
     def __init__(self, names: Names, producers: Sequence[Sequence[int]] = ()) -> None:
         """producers: of each segment those that it gets rows from; without them all for whom the ingress waits hold it back alike."""
-        self._producers, self._looks = producers, 0
         counts = [len(boxes) for _, boxes in names]
         self._first = [0, *accumulate(counts)]
         self.structures = Structures(names)
@@ -108,10 +116,11 @@ class Growing:
         self.segment_rows: Ints = np.zeros(len(counts), np.int64)
         self.segment_busy_us: Ints = np.zeros(len(counts), np.int64)
         self.sites: dict[int, SiteSums] = {}
+        self._standing, self._waits = Standing(len(counts), producers), list[Waited]()
+        self._reports, self._apart = 0, False
         self.rows: Ints = np.zeros(64, np.int64)
         self.state_bytes: Ints = np.zeros(64, np.int64)
         self._slots: dict[tuple[int, int, int], int] = {}
-        self._placed: dict[int, Placed] = {}
         self._pending: dict[int, Pending] = {}
         self._together: Together | None = None
 
@@ -133,7 +142,7 @@ class Growing:
         self.settle()
         return Grown(
             self, self.boxes.copy(), self.segment_rows.copy(), self.segment_busy_us.copy(),
-            {site: replace(sums) for site, sums in self.sites.items()}, self.rows.copy(), self.state_bytes.copy(),
+            {site: sums.copied() for site, sums in self.sites.items()}, self._standing.now(), self.rows.copy(), self.state_bytes.copy(),
         )  # fmt: skip
 
     def add(self, window: SiteWindow) -> None:
@@ -152,75 +161,58 @@ class Growing:
         if pending is None or pending.placed.structure is not structure:
             if pending is not None:
                 self.settle()
-            placed = self._placed.get(number)
-            if placed is None or placed.structure is not structure:
-                placed = self._place(number, structure, placed)
-            self._pending[number] = Pending(placed, structure.values(flat).copy(), flat)
-        else:
-            pending.values += structure.values(flat)
-            pending.newest, pending.stood = flat, False
+            values = np.zeros_like(structure.values(flat))
+            before = None if pending is None else pending.placed
+            pending = self._pending[number] = Pending(self._place(number, structure, before), values, flat)
+            self._together = None
+        pending.values += structure.values(flat)
+        pending.newest = flat
+        self._reports += 1
         if structure.segments:
-            self._looks += 1
-            site.seen = self._looks
+            self._standing.heard(number)
         if flat.words[14]:
             self.waited(structure.waited(flat))
 
     def settle(self) -> None:
         """Bring what is pending to where it belongs."""
-        if not self._pending:
-            return
-        self._settle_stands()
-        pending, self._pending = {number: self._pending[number] for number in sorted(self._pending)}, {}
-        places = tuple([each.placed for each in pending.values()])
-        known = self._together
-        if known is None or len(known.places) != len(places) or any(one is not other for one, other in zip(known.places, places)):
-            known = self._together = _together(places)
-        split = [each.placed.structure.split(each.values) for each in pending.values()]
-        rows = np.concatenate([values[1] for values in split])
-        self.rows[known.slots] += rows
-        newest = [each.placed.structure.split(each.placed.structure.values(each.newest))[2] for each in pending.values()]
-        self.state_bytes[known.slots] = np.concatenate(newest)
-        known.steps.into(self.boxes, np.concatenate([values[3] for values in split]))
-        known.segments.into(self.segment_busy_us, np.concatenate([values[0] for values in split]))
-        known.of_slots.into(self.segment_rows, rows)
+        pending = self._pending.values()
+        if self._reports:
+            known = self._together = self._together or _together([each.placed for each in pending])
+            values = np.concatenate([each.values for each in pending])
+            self.rows[known.slots] += values[known.rows_at]
+            known.steps.into(self.boxes, values)
+            known.segments.into(self.segment_busy_us, values)
+            known.of_slots.into(self.segment_rows, values)
+            newest = np.concatenate([each.placed.structure.values(each.newest) for each in pending])
+            self.state_bytes[known.slots] = newest[known.state_at]
+            if not self._apart:
+                self._standing.note(known.rows, known.stood, newest[known.done_at], newest[known.watermarks_at])
+            for each in pending:
+                each.values[:] = 0
+            self._reports = 0
+        self._settle_waits()
 
-    def _settle_stands(self) -> None:
-        for number, each in self._pending.items():
-            structure = each.placed.structure
-            if structure.segments and not each.stood:
-                each.stood = True
-                _, done, watermarks = structure.segment_values(each.newest)
-                self.sites[number].stands = dict(zip(structure.segments, zip(done.tolist(), watermarks.tolist())))
+    def _settle_waits(self) -> None:
+        if self._waits:
+            for site, us in self._standing.held(self._waits).items():
+                self.sites.setdefault(site, SiteSums()).waited_us += us
+            self._waits = []
 
     def waited(self, waited: Waited) -> None:
-        """For so long an ingress had rows, and waited because these sites had no room. Only those that hold it back are told: a site that
-        waits for another one's rows has no room either."""
+        """For so long an ingress had rows, and waited because these sites had no room. Who of them holds it back is looked at when all
+        have said how far they are."""
         if waited:
-            self._settle_stands()
-            holding = self._holding([site for site, _ in waited])
-            for site, us in waited:
-                if site in holding:
-                    self.sites.setdefault(site, SiteSums()).waited_us += us
-
-    def _holding(self, sites: Sequence[int]) -> set[int]:
-        """Those that are behind, in some segment, what all its producers have done; all of them if nobody is."""
-        fresh = {site: sums.stands for site, sums in self.sites.items() if sums.stands and sums.seen + 4 * len(self.sites) >= self._looks}
-        behind: dict[int, int] = {}
-        for segment, producers in enumerate(self._producers):
-            done = [stands[producer][0] for stands in fresh.values() for producer in producers if producer in stands]
-            for site in sites if done else ():
-                own = fresh.get(site, {}).get(segment)
-                if own is not None:
-                    behind[site] = max(behind.get(site, 0), min(done) - own[0])
-        most = max(behind.values(), default=0)
-        return {site for site, epochs in behind.items() if 2 * epochs >= most} if most > 0 else set(sites)
+            self._waits.append(waited)
+            if self._reports >= len(self.sites):
+                self.settle()
 
     def stand(self, site: int, stands: Mapping[int, tuple[int, int]]) -> None:
         """How far a site is, by segment, where its windows do not say so."""
-        self.settle()
-        self._looks += 1
-        sums = self.sites.setdefault(site, SiteSums())
-        sums.stands, sums.seen = stands, self._looks
+        self._apart = True
+        self.sites.setdefault(site, SiteSums())
+        columns = np.array([(number, *stood) for number, stood in stands.items()], np.int64).reshape(-1, 3)
+        self._standing.heard(site)
+        self._standing.note(np.full(len(columns), self._standing.row(site)), *columns.T)
 
     def _place(self, site: int, structure: Structure, before: Placed | None) -> Placed:
         if before is not None:
@@ -229,17 +221,23 @@ class Growing:
         of = np.repeat(segments, np.array(structure.counts, np.int64)).tolist()
         slots = self.slots(zip(of, structure.partitions, [site] * len(of)))
         steps = [step for number, boxes in structure.shape for step in range(self._first[number], self._first[number] + boxes)]
-        placed = self._placed[site] = Placed(structure, slots, np.array(steps, np.int64), segments)
-        return placed
+        return Placed(self._standing.row(site), structure, slots, np.array(steps, np.int64), segments)
 
 
-def _together(places: tuple[Placed, ...]) -> Together:
-    none = np.zeros(0, np.int64)
-    of_slots = [np.repeat(placed.segments, np.array(placed.structure.counts, np.int64)) for placed in places]
-    return Together(
-        places,
-        np.concatenate([none, *(placed.slots for placed in places)]),
-        Summed.of(np.concatenate([none, *(placed.steps for placed in places)])),
-        Summed.of(np.concatenate([none, *(placed.segments for placed in places)])),
-        Summed.of(np.concatenate([none, *of_slots])),
-    )
+def _together(places: Sequence[Placed]) -> Together:
+    begins, parts = 0, list[tuple[Ints, ...]]()
+    for placed in places:
+        structure = placed.structure
+        segments, partitions, boxes = len(placed.segments), len(placed.slots), len(placed.steps)
+        counts = [segments, segments, segments, partitions, partitions, COLUMNS * boxes]
+        firsts = list(accumulate(counts, initial=begins))
+        busy, done, marks, rows, state, box = (np.arange(first, first + count) for first, count in zip(firsts, counts))
+        of_slots = np.repeat(placed.segments, np.array(structure.counts, np.int64))
+        parts.append(
+            (placed.slots, rows, state, placed.steps, box, placed.segments, busy, of_slots, np.full(segments, placed.row), done, marks)
+        )
+        begins = firsts[-1]
+    columns = [np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts)]
+    slots, rows, state, steps, box, numbers, busy, of_slots, stand_rows, done, marks = columns
+    boxes_at = Summed.of(steps, box.reshape(-1, COLUMNS))
+    return Together(slots, rows, state, boxes_at, Summed.of(numbers, busy), Summed.of(of_slots, rows), stand_rows, numbers, done, marks)

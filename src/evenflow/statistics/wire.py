@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from evenflow.errors import StatisticsError
 from evenflow.plan.layout import Layout
+from evenflow.statistics.standing import Waited
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow, SourceWindow
 
 Ints = NDArray[np.int64]
@@ -42,8 +43,6 @@ _counts_of: Final = attrgetter("rows_in", "rows_out", "busy_us", "rows_failed")
 
 Names = tuple[tuple[str, tuple[str, ...]], ...]
 """Of each segment its name and those of its boxes, in the layout's order."""
-Waited = tuple[tuple[int, int], ...]
-"""(site, microseconds) for which an ingress had rows, and waited because that site had no room."""
 
 
 def names_of(layout: Layout) -> Names:
@@ -170,7 +169,8 @@ class Structure:
 
     def waited(self, flat: FlatWindow) -> Waited:
         first = self._behind_boxes(flat)
-        return tuple((int(site), int(us)) for site, us in flat.words[first : first + 2 * int(flat.words[14])].reshape(-1, 2))
+        words = flat.words[first : first + 2 * int(flat.words[14])].tolist()
+        return tuple(zip(words[::2], words[1::2]))
 
     def arcs(self, flat: FlatWindow) -> Ints:
         """int64 (arcs, ARC_WORDS): segment, arc, rows put on it."""

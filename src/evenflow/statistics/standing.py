@@ -1,0 +1,105 @@
+"""How far sites are in each segment, as they have said it last, and who of those for whom an ingress waits holds it back.
+
+One matrix of all sites: what is asked of it is asked of all of them at once, a hundred sites with thirty segments in some ten microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Waited = tuple[tuple[int, int], ...]
+"""(site, microseconds) for which an ingress had rows, and waited because that site had no room; none of none."""
+
+ABSENT: Final = -1
+"""Instead of an epoch: the site does not host the segment."""
+NOBODY: Final = 2**62
+"""A later epoch than any: the least of none."""
+FIRST_SITES: Final = 16
+ROUNDS: Final = 4
+"""Who has said nothing while the others did so often is not counted with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """What `Standing` had at one moment. rows: site -> its row. done: int64 (rows, segments), the newest epoch that is done, or ABSENT;
+    watermarks: the same of the watermark behind it, which says nothing where `done` is ABSENT."""
+
+    rows: Mapping[int, int]
+    done: Ints
+    watermarks: Ints
+
+    def of(self, sites: Collection[int]) -> tuple[Ints, Ints]:
+        """(done, watermarks) of these sites, as far as they have said something."""
+        rows = [self.rows[site] for site in sites if site in self.rows]
+        return self.done[rows], self.watermarks[rows]
+
+
+class Standing:
+    """producers: of each of so many segments those that it gets rows from; without them all for whom an ingress waits hold it back alike.
+    Not for two threads at once."""
+
+    def __init__(self, segments: int, producers: Sequence[Sequence[int]] = ()) -> None:
+        self._producers = [np.array(each, np.int64) for each in producers]
+        self._rows: dict[int, int] = {}
+        self._done: Ints = np.full((FIRST_SITES, segments), ABSENT, np.int64)
+        self._watermarks: Ints = np.zeros((FIRST_SITES, segments), np.int64)
+        self._seen: Ints = np.zeros(FIRST_SITES, np.int64)
+        self._looks = 0
+
+    def now(self) -> Stands:
+        """A copy."""
+        count = len(self._rows)
+        return Stands(dict(self._rows), self._done[:count].copy(), self._watermarks[:count].copy())
+
+    def heard(self, site: int) -> None:
+        """It has said something."""
+        row = self.row(site)  # It may make room first.
+        self._looks += 1
+        self._seen[row] = self._looks
+
+    def note(self, rows: Ints, segments: Ints, done: Ints, watermarks: Ints) -> None:
+        """How far sites are, in columns, by their rows: those that are named are nowhere else any more."""
+        self._done[rows] = ABSENT
+        self._done[rows, segments] = done
+        self._watermarks[rows, segments] = watermarks
+
+    def held(self, waits: Iterable[Waited]) -> dict[int, int]:
+        """For how long ingresses waited for each site, of what they say. Of those that one waited for at the same time only those count
+        that are behind, in some segment, what all its producers have done, and about as far as the one that is most: a site that waits for
+        another one's rows has no room either. If nobody is behind all count."""
+        behind, found = self._behind(), dict[int, int]()
+        for wait in waits:
+            epochs = [behind.get(site, 0) for site, _ in wait]
+            most = max(epochs)
+            for (site, us), own in zip(wait, epochs):
+                if 2 * own >= most:
+                    found[site] = found.get(site, 0) + us
+        return found
+
+    def _behind(self) -> dict[int, int]:
+        """Epochs, by site."""
+        count = len(self._rows)
+        done = self._done[:count]
+        fresh = done[self._seen[:count] + ROUNDS * count >= self._looks]
+        least = np.where(fresh == ABSENT, NOBODY, fresh).min(axis=0, initial=NOBODY)
+        floor = np.array([least[each].min(initial=NOBODY) for each in self._producers], np.int64)
+        own = done[:, : floor.size]
+        epochs = np.where((own == ABSENT) | (floor == NOBODY), 0, floor - own).max(axis=1, initial=0)
+        return dict(zip(self._rows, epochs.tolist()))
+
+    def row(self, site: int) -> int:
+        """Of a site in the matrix, for ever."""
+        row = self._rows.get(site)
+        if row is None:
+            row = self._rows[site] = len(self._rows)
+            if row == len(self._seen):
+                self._done = np.concatenate((self._done, np.full_like(self._done, ABSENT)))
+                self._watermarks = np.concatenate((self._watermarks, np.zeros_like(self._watermarks)))
+                self._seen = np.concatenate((self._seen, np.zeros_like(self._seen)))
+        return row
