@@ -14,13 +14,14 @@ import pytest
 import evenflow as ef
 from evenflow.coordinator.ledger import REMEMBERED, Ledger
 from evenflow.errors import SourceError
+from evenflow.exchange.section import SHARES
 from evenflow.exchange.shedding import classes, staying
 from evenflow.plan.layout import Layout, Shed
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
 from evenflow.site.facts import RowsShed
 from evenflow.site.options import FlowOptions
-from evenflow.site.reflex import FIRST, Allowance
+from evenflow.site.reflex import FIRST, GROWTH, LEAST_ROWS, Allowance
 from evenflow.sources.generator import GeneratorReader, GeneratorSource
 from evenflow.stream.waiting import Waiting
 from evenflow.stream.worth import Classes
@@ -149,8 +150,8 @@ def test_answers_come_in_time_and_are_those_of_the_oracle(load: float) -> None:
     assert answers == flood.oracle()
     assert len(answers) + sum(flood.ledger.totals().values()) == flood.rows
     settled = flood.ages_ms[len(flood.ages_ms) * 2 // 3 :]
-    assert percentile(settled, 0.99) < 1.4 * PATIENCE_MS and percentile(flood.ages_ms, 0.99) < 2 * PATIENCE_MS
-    assert len(answers) > 0.7 * CAN * flood.seconds
+    assert percentile(settled, 0.99) < 1.2 * PATIENCE_MS and percentile(flood.ages_ms, 0.99) < 2 * PATIENCE_MS
+    assert len(answers) > (0.92 if load < 2 else 0.85) * CAN * flood.seconds
     [event] = [event for _, event in flood.world.happened if event.kind == "shedding"]
     assert "'in'" in event.text and "'out'" in event.text
     [ended] = [event for _, event in flood.world.happened if event.kind == "shedding_ended"]
@@ -158,6 +159,48 @@ def test_answers_come_in_time_and_are_those_of_the_oracle(load: float) -> None:
     assert ended.details["rows"] == sum(flood.ledger.totals().values()) and ended.text.startswith("the run is over")
     assert (ended.details["epoch"], ended.details["through"]) == (min(s.epoch for s in said), max(s.epoch for s in said))
     assert ended.details["seconds"] == round((max(s.stamp for s in said) - min(s.stamp for s in said)) / 1e6, 3) > 0
+
+
+def test_leaders_keep_the_same_share_of_what_comes() -> None:
+    """Goal: no site is idle while another one has too much: all take part in an epoch, which is over when the slowest is. Method: their
+    first epochs differ, and so do the shares that they begin with."""
+    flood = Flood(2.0, 0.7)
+    flood.run_for(0.5)
+    shares = [site.part.ingress.reflex.allowance.share for site in flood.world.sites]
+    assert len(shares) == SITES and None not in shares and max(shares) < 1.2 * min(shares)
+    flood.finish()
+
+
+def test_the_first_epochs_are_no_longer_than_those_that_can_be_seen_to_be_in_time() -> None:
+    """Goal: what came before anybody knew how much can be done is not seconds of work. Method: epochs that came through at once, slowly,
+    and two together of which the second seems to have taken no time."""
+    allowance = Allowance(epoch_us=25_000.0)
+    assert allowance.ahead is None
+    allowance.close(1, 100, 0)
+    assert allowance.ahead == GROWTH * 100
+    allowance.note(1, 1_000)
+    assert allowance.ahead == GROWTH * 100
+    allowance.close(2, 400, 1_000)
+    allowance.note(2, 51_000)
+    assert allowance.ahead == 200
+    for epoch in (3, 4):
+        allowance.close(epoch, 200, 51_000)
+    allowance.note(3, 151_000)
+    allowance.note(4, 151_001)
+    assert allowance.ahead == 200 * 25_000 / 50_000.5
+    allowance.close(5, 1, 151_001)
+    allowance.note(5, 951_001)
+    assert allowance.ahead == LEAST_ROWS and allowance.rows is None
+
+
+def test_who_is_late_after_others_begins_with_what_they_keep() -> None:
+    allowance = Allowance(epoch_us=25_000.0, rate=0.06)
+    allowance.note(0, 0, [SHARES // 2, SHARES // 4])
+    allowance.begin(1_000)
+    assert allowance.share == 0.375 and allowance.told == 3 * SHARES // 8
+    alone = Allowance(epoch_us=25_000.0, rate=0.06)
+    alone.begin(1_000)
+    assert alone.share == FIRST
 
 
 def test_the_end_of_shedding_is_told_once_and_its_next_beginning_is_news(monkeypatch: pytest.MonkeyPatch) -> None:

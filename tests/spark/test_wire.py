@@ -75,7 +75,7 @@ def sections(draw: st.DrawFn) -> Section:
         records=draw(st.lists(records(), max_size=2)),
         held=draw(st.lists(st.builds(Held, SMALL, SMALL, SMALL, EPOCH, st.booleans()), max_size=2)),
         settled=draw(st.lists(st.builds(Settled, SMALL, SMALL, SMALL, EPOCH), max_size=2)),
-        ack=draw(st.none() | st.builds(Ack, st.lists(EPOCH, max_size=4).map(tuple), EPOCH, EPOCH, EPOCH, EPOCH)),
+        ack=draw(st.none() | st.builds(Ack, st.lists(EPOCH, max_size=4).map(tuple), EPOCH, EPOCH, EPOCH, EPOCH, EPOCH)),
     )
 
 

@@ -20,7 +20,7 @@ class Credit:
     """
 
     __slots__ = (
-        "_ack", "_due_us", "_dues", "_early", "_granted", "_news", "_own", "_processed", "_site", "_told", "_told_us", "_window",
+        "_ack", "_due_us", "_dues", "_early", "_granted", "_news", "_own", "_processed", "_shares", "_site", "_told", "_told_us", "_window",
         "finished", "granted", "listeners", "processed",
     )  # fmt: skip
 
@@ -32,7 +32,8 @@ class Credit:
         self._processed: dict[SiteId, int] = {}
         self.granted, self.processed, self.finished = epoch + window_epochs, epoch, epoch
         self.listeners: tuple[SiteId, ...] = ()
-        self._own = (epoch, epoch, epoch + window_epochs, NEVER_US)
+        self._own = (epoch, epoch, epoch + window_epochs, NEVER_US, 0)
+        self._shares: dict[SiteId, int] = {}
         self._due_us: dict[SiteId, int] = {}
         self._dues: list[int] = []
         self._news = 0
@@ -63,6 +64,7 @@ class Credit:
         if ack.due_us != self._due_us.get(peer, NEVER_US):
             self._due_us[peer] = ack.due_us
             self._find_due()
+        self._shares[peer] = ack.share
         if peer not in self._granted:
             # The peer hosts nothing that counts, or this site has not heard yet that it does. It will not repeat this ack.
             self._early[peer] = (ack.granted, ack.processed)
@@ -77,10 +79,10 @@ class Credit:
         """Frames have come in since the listeners were told."""
         self._news += 1
 
-    def advance(self, processed: int, finished: int, *, room: bool, due_us: int = NEVER_US) -> None:
+    def advance(self, processed: int, finished: int, *, room: bool, due_us: int = NEVER_US, share: int = 0) -> None:
         """Note how far this site has come, and grant room (A5). room: whether it may take a whole window of epochs.
 
-        Without room the site grants its oldest unfinished epoch only, and always that one. due_us: as in Ack.
+        Without room the site grants its oldest unfinished epoch only, and always that one. due_us, share: as in Ack.
         """
         assert finished <= processed, f"epoch {finished} is finished and {processed} is the last that was processed"
         self.finished = finished
@@ -89,7 +91,7 @@ class Credit:
             self._note(self._site, processed)
             self._granted[self._site] = granted
             self.granted = min(self._granted.values())
-        self._own = (processed, finished, granted, due_us)
+        self._own = (processed, finished, granted, due_us, share)
         self._find_due()
         self._news += 1
 
@@ -101,6 +103,10 @@ class Credit:
         if epoch - 1 - self.processed >= pipeline:
             return [site for site, processed in self._processed.items() if processed == self.processed]
         return []
+
+    def shares(self) -> list[int]:
+        """What those others keep who leave anything out, as they have said last (see Ack)."""
+        return [share for peer, share in self._shares.items() if share > 0 and peer in self._granted]
 
     def due_after(self, stamp: int) -> int:
         """The least stamp behind this one at which a timer comes at any site. What comes up to it is under way, if not heard of yet."""

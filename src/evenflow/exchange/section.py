@@ -59,13 +59,18 @@ class Bundle(NamedTuple):
     size: int = 0
 
 
+SHARES: Final = 2**16
+"""Parts of a whole in which sites say which share of what comes they keep."""
+
+
 class Ack(NamedTuple):
     """Cumulative acknowledgement (A2) and grant of room (A5). It goes to all live replicas of the producers, whoever feeds.
 
     received: per stream of the layout, the last epoch of which the sender of this ack holds every frame. processed: last epoch that every
     inner segment at the sender has finished. finished: the same with its sinks' commits. granted: last epoch for which the sender has
     room; only ingress waits for it. due_us: the least stamp at which a timer of processing time comes at the sender: an epoch has to close
-    then, even without rows (E5).
+    then, even without rows (E5). share: that the sender keeps of what comes to the sources it leads, in parts of SHARES; 0: it leaves
+    nothing out.
     """
 
     received: tuple[int, ...]
@@ -73,6 +78,7 @@ class Ack(NamedTuple):
     finished: int
     granted: int
     due_us: int = NEVER_US
+    share: int = 0
 
 
 class Resume(NamedTuple):

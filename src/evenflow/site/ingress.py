@@ -474,6 +474,8 @@ class Ingress:
             if most is not None:
                 most = min(most, float(limit))
                 limit, most = (queue.rows, most) if thins else (min(limit, max(1, int(most))), None)
+            else:
+                limit = int(min(limit, self.reflex.rows_ahead(queue.rows / waiting)))
         batch, shares, objects = queue.take(limit, now_us)
         batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH
         if queue.over:

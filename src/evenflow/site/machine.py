@@ -229,7 +229,7 @@ class SiteMachine(Effects):
         if not ingress.queues:
             return False
         if ingress.reflex.active:
-            ingress.reflex.allowance.note(credit.processed, self.now_us)
+            ingress.reflex.allowance.note(credit.processed, self.now_us, credit.shares())
         for cohort in self.housing.sources:
             if cohort.hosted.busy:
                 return False
@@ -260,7 +260,8 @@ class SiteMachine(Effects):
         if live and (processed != self.processed or finished != self.finished):
             self.processed, self.finished = processed, finished
             due_us = min([cohort.hosted.due_us for cohort in live], default=NEVER_US)
-            self.credit.advance(processed, finished, room=self.buffered_bytes <= self.options.memory_bytes, due_us=due_us)
+            room, share = self.buffered_bytes <= self.options.memory_bytes, self.ingress.reflex.allowance.told
+            self.credit.advance(processed, finished, room=room, due_us=due_us, share=share)
             closed = self._close_epochs()
             # Load is much the same everywhere: when rows wait here, a peer's ingress is waiting too, so it is told at once.
             self.acknowledging.tell(at_once=self.ingress.overdue(self.now_us) or self.waking.soon(due_us))

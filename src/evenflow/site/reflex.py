@@ -10,8 +10,9 @@ It decides by time, and that is safe: what it decides is in the epoch's record (
 
 from __future__ import annotations
 
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Final, NamedTuple
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.availability.entries import Key
+from evenflow.exchange.section import SHARES
 from evenflow.exchange.shedding import Positions, classes, staying, to_keep
 from evenflow.plan.layout import Layout, Shed
 from evenflow.site.tally import Tallies
@@ -32,10 +34,11 @@ SLOWER: Final = 0.5
 """An epoch that takes twice the time that it may makes the next ones smaller by this power of two, and the other way round."""
 FASTER: Final = 1.25
 """And no more larger than that: two that come through together seem to take no time."""
-PUSH: Final = 0.03
-"""By so many times its root the share grows with every epoch that used it up: who has little comes up to who has much."""
 FIRST: Final = 0.25
-"""The share is no less at first: a site whose first epochs were short knows little, and it comes down faster than up."""
+"""The share at first, where neither another leader nor the last epochs say one: it comes down faster than up."""
+GROWTH: Final = 4.0
+"""While nothing is left out, an epoch has no more rows than so many times those of the last one that came through, and fewer where that one
+took long: what waits at first, before anybody knows how much can be done, would be seconds of work for epochs that nobody can shorten."""
 CALM_EPOCHS: Final = 32
 """After so many epochs in a row that have not used up what they might have had, or found nothing under way, all that comes may enter."""
 SEEN_US: Final = 200_000
@@ -51,14 +54,17 @@ class Allowance:
     """How many rows an epoch may have of all partitions that this site leads, so that it takes as long as it may.
 
     share: of what comes in so much time; None while no source is late. All sites take part in an epoch, so all see the same time. Whoever
-    took his own rate for what he can do would never find out that others had left him less than that. epoch_us: that an epoch may take.
-    rate: rows per microsecond that come. _under_way: (epoch, rows, when it was closed) of those that are not through. _done_us: when the
-    last one was. _came: rows since it was last looked, which was at _opened_us. _span_us: how long ago the oldest of them was due.
+    took his own rate for what he can do would never find out that others had left him less than that. pipeline: epochs that may be under
+    way. epoch_us: that an epoch may take. rate: rows per microsecond that come. _under_way: (epoch, rows, when it was closed) of those
+    that are not through. _done_us: when the last one was. _came: rows since it was last looked, which was at _opened_us. _span_us: how
+    long ago the oldest of them was due.
     _rated_us: the time that the rate has seen. _rows, _took_us: of the last epochs. _calm: epochs in a row that did not use up what they
-    might have had. _short_us: when less could be done than came, for the last time.
+    might have had. _short_us: when less could be done than came, for the last time. _ahead: rows that an epoch may have while
+    nothing is left out; None: no epoch has had any. _others: shares of other leaders, in parts of SHARES.
     """
 
     share: float | None = None
+    pipeline: int = 2
     epoch_us: float = 0.0
     rate: float = 0.0
     _under_way: deque[tuple[int, int, int]] = field(default_factory=deque)
@@ -71,10 +77,17 @@ class Allowance:
     _took_us: float = 0.0
     _calm: int = 0
     _short_us: int | None = None
+    _ahead: float | None = None
+    _others: Sequence[int] = ()
 
     @property
     def rows(self) -> float | None:
         return None if self.share is None else max(LEAST_ROWS, self.share * self.rate * self.epoch_us)
+
+    @property
+    def ahead(self) -> float | None:
+        """Rows that an epoch may have while nothing is left out; the others wait. None: any number."""
+        return None if self.share is not None or self._ahead is None else max(LEAST_ROWS, self._ahead)
 
     def offer(self, rows: int, age_us: int) -> None:
         """So many rows have come, of which the first was due so long ago."""
@@ -99,20 +112,38 @@ class Allowance:
         """A source is late: from now on epochs have what the last ones could do, as far as that is known."""
         self._short_us = now_us
         if self.share is None and self.rate:
-            could = self._rows / self._took_us / self.rate if self._took_us else 0.0
-            self.share, self._calm = min(1.0, max(FIRST, could)), 0
+            self.share, self._calm = min(1.0, self._first()), 0
+
+    def _first(self) -> float:
+        if self._others:
+            return sum(self._others) / SHARES / len(self._others)
+        known = self._took_us >= 2 * self.epoch_us  # Of less than that, much is chance: two epochs that come through together.
+        return max(FIRST, self._rows / self._took_us / self.rate) if known else FIRST
 
     def close(self, epoch: int, rows: int, now_us: int) -> None:
         """An epoch with so many rows is on its way."""
         self._under_way.append((epoch, rows, now_us))
+        if self._ahead is None and rows:
+            self._ahead = GROWTH * rows
+
+    @property
+    def told(self) -> int:
+        """The share, for other leaders; 0: nothing is left out."""
+        return 0 if self.share is None else max(1, round(self.share * SHARES))
+
+    def _common(self) -> float:
+        """The mean of the leaders' shares. Each works out its next one from that, and all see the same time, so they meet at once."""
+        assert self.share is not None
+        return (self.share + sum(self._others) / SHARES) / (1 + len(self._others))
 
     @property
     def _mean_us(self) -> float:
         return max(RATE_US, CALM_TIMES * self.epoch_us)
 
-    def note(self, processed: int, now_us: int) -> None:
+    def note(self, processed: int, now_us: int, others: Sequence[int] = ()) -> None:
         """All sites have processed the epochs up to this one. What can be done is said by those that were under way when the one before
-        came through: else there was nothing to do for a while, and that is calm."""
+        came through: else there was nothing to do for a while, and that is calm. others: what other leaders keep, in parts of SHARES."""
+        self._others = others
         closed_us, rows, epochs = None, 0, 0
         while self._under_way and self._under_way[0][0] <= processed:
             _, count, at_us = self._under_way.popleft()
@@ -121,6 +152,9 @@ class Allowance:
             return
         idle = not rows or self._done_us < closed_us
         took_us, self._done_us = max(1, now_us - max(self._done_us, closed_us)) / epochs, now_us
+        if rows:
+            # Of two that come through together the second took no time: so no less than its part of how long it was under way.
+            self._ahead = rows / epochs * min(GROWTH, self.epoch_us / max(took_us, (now_us - closed_us) / self.pipeline))
         if not idle:
             if self._took_us > SEEN_US:
                 self._rows, self._took_us = self._rows / 2, self._took_us / 2
@@ -134,7 +168,7 @@ class Allowance:
             self._short_us = now_us
         if rows and (slow or used_up):
             faster = min(FASTER, (self.epoch_us / took_us) ** SLOWER)
-            self.share = min(1.0, self.share * faster + PUSH * self.share**0.5)
+            self.share = min(1.0, self._common() * faster)
         if self._calm >= CALM_EPOCHS:
             self.share = None
 
@@ -175,12 +209,16 @@ class Reflex:
         self.sheddable = sheddable
         self.active = active and bool(sheddable)
         patience_us = min([each.shed.patience_us for each in sheddable.values()], default=0)
-        self.allowance = Allowance(epoch_us=max(patience_us / (pipeline + 2), 2 * linger_us))
+        self.allowance = Allowance(pipeline=pipeline, epoch_us=max(patience_us / (pipeline + 2), 2 * linger_us))
         self._tallies = tallies
 
     def covers(self, segment: int) -> bool:
         """Whether rows of this ingress segment are left out when it is late."""
         return self.active and segment in self.sheddable
+
+    def rows_ahead(self, share: float) -> float:
+        """How many rows of a partition an epoch may have while none is left out, infinity if any number. share: as in `most_rows`."""
+        return math.inf if self.allowance.ahead is None else max(1.0, self.allowance.ahead * share)
 
     def most_rows(self, share: float) -> float | None:
         """How many rows of a partition an epoch may have, so that all that are under way take about half of what an answer may; None: that

@@ -53,7 +53,7 @@ _BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqq", "iiqqqqqqqq", "ii
 @lru_cache(maxsize=4096)
 def after_head(bundles: int, marks: int, records: int, held: int, settled: int, acks: int) -> struct.Struct:
     """What follows a head with these counts."""
-    acked = "q" * (acks + 3 if acks else 0)
+    acked = "q" * (acks + 4 if acks else 0)
     return struct.Struct("<" + _BUNDLE * bundles + _MARK * marks + _RECORD * records + _HELD * held + _SETTLED * settled + acked)
 
 
@@ -273,7 +273,7 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int,
             i += 4
         if acks:
             last = i + acks - 1
-            section.ack = Ack(numbers[i:last], *numbers[last : last + 4])
+            section.ack = Ack(numbers[i:last], *numbers[last : last + 5])
         if asking:
             section.resumes, shares, objects, left_out = decode_asking(body[at : at + asking])
             if known is not None:
