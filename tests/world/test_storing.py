@@ -156,7 +156,9 @@ def test_old_checkpoints_are_swept(tmp_path: Path) -> None:
     for name in rows:
         store.put(name, b"rows")
     order = Sweep(tuple(retained), 2, needed=frozenset([rows[1], rows[4]]), gone=frozenset([rows[3]]))
-    assert swept(store, order) == 5
+    rests: list[None] = []
+    assert swept(store, order, lambda: rests.append(None)) == 5
+    assert len(rests) == 2, "after each object with state"
     assert store.names("checkpoints/") == names[2:]
     assert store.names("rows/") == [rows[1], rows[4], rows[5]], "one of this generation may still be named"
     assert not os.path.exists(tmp_path / names[0])

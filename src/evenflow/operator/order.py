@@ -10,7 +10,7 @@ late once there has been one: whatever is not late comes out exactly as batch Sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -23,9 +23,10 @@ import pyarrow.compute as pc
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator.holding import Holding
 from evenflow.operator.operator import Shown
+from evenflow.state.apart import Lying, counts_for, less
 from evenflow.state.held_changes import HeldChanges
-from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, picked, ranges, rows_from, rows_of, rows_to_bytes
-from evenflow.stream.arrays import Int32s, Int64s
+from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, picked, rows_from, rows_of, rows_to_bytes
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 from evenflow.stream.values import comparable
@@ -51,12 +52,14 @@ class Run:
     """Rows sorted by event time, ties in order of arrival. time: int64 microseconds, shape (n,), ascending. number: int64 (n,), that no
     other row has ever had.
 
-    start: rows before it have been released. dead: partitions that left the site; their rows are skipped when met.
+    start: rows before it have been released. counts: int64, rows of each partition from there on. dead: partitions that left the site;
+    their rows are skipped when met, and do not count.
     """
 
     rows: Rows
     time: Int64s
     number: Int64s
+    counts: Int64s
     level: int
     start: int = 0
     dead: tuple[int, ...] = ()
@@ -82,9 +85,23 @@ class Run:
 
     def held_by(self, partitions: Int64s) -> Int64s:
         """int64 (p,): about how many bytes of it are unreleased rows of each partition; all rows count as equally long."""
-        rows = np.bincount(self.rows.partition[self.start :], minlength=int(partitions.max(initial=-1)) + 1)[partitions]
-        rows[np.isin(partitions, self.dead)] = 0
-        return np.asarray(rows * self.held_bytes() // max(1, len(self.time)), np.int64)
+        return np.asarray(counts_for(self.counts, partitions) * self.held_bytes() // max(1, len(self.time)), np.int64)
+
+    def released(self, stop: int) -> Run:
+        """Without the rows before `stop`. Cost: O(those)."""
+        return replace(self, start=stop, counts=self._without_dead(less(self.counts, self.rows.partition[self.start : stop])))
+
+    def without(self, partition: int) -> Run:
+        """It has left the site."""
+        run = replace(self, dead=(*self.dead, partition))
+        return replace(run, counts=run._without_dead(self.counts))
+
+    def _without_dead(self, counts: Int64s) -> Int64s:
+        if not self.dead:
+            return counts
+        counts = counts.copy()
+        counts[[partition for partition in self.dead if partition < counts.size]] = 0
+        return counts
 
 
 class Order(Shown, Holding):
@@ -153,7 +170,7 @@ class Order(Shown, Holding):
             stop = run.until(watermark)
             if stop > run.start:
                 pieces.append(run.piece(stop))
-                run = replace(run, start=stop)
+                run = run.released(stop)
             if run.start < len(run.time):
                 kept.append(run)
         if not pieces:
@@ -185,7 +202,7 @@ class Order(Shown, Holding):
 
     def drop(self, partition: int) -> None:
         self._changes.forget(partition)
-        self._runs = [replace(run, dead=(*run.dead, partition)) for run in self._runs]
+        self._runs = [run.without(partition) for run in self._runs]
         self._frozen, self._dropped = None, True
 
     @property
@@ -208,63 +225,48 @@ class _Frozen(Frozen):
 
     def __init__(self, runs: tuple[Run, ...], tie_break: tuple[str, ...]) -> None:
         self._runs, self._tie_break = runs, tie_break
+        self._last: tuple[int, Int64s] | None = None
 
-    @cached_property
-    def _pieces(self) -> list[Piece]:
-        """The living rows."""
-        return [run.piece(len(run.time)) for run in self._runs]
+    def counts(self) -> Iterable[Int64s]:
+        return [run.counts for run in self._runs]
 
-    @cached_property
-    def _held(self) -> tuple[Int64s, Int64s, Int64s, dict[int, tuple[int, int]]]:
-        """Of all pieces, one after the other, times and numbers; the places of their rows there by partition, time and arrival; and where
-        those of each partition begin and end."""
-        if not self._pieces:
-            none = np.empty(0, np.int64)
-            return none, none, none, {}
-        times = np.concatenate([piece.time for piece in self._pieces])
-        numbers = np.concatenate([piece.number for piece in self._pieces])
-        owners = np.concatenate([piece.rows.partition for piece in self._pieces])
-        order = np.lexsort((times, owners))
-        return times, numbers, order, ranges(owners[order])
-
-    @cached_property
-    def _hashes(self) -> npt.NDArray[np.uint64] | None:
-        """Of all pieces, if all have them."""
-        found = [piece.rows.hash for piece in self._pieces if piece.rows.hash is not None]
-        return np.concatenate(found) if found and len(found) == len(self._pieces) else None
+    def lying(self) -> Iterable[Lying]:
+        return [Lying(run.rows.partition, run.start, dead=run.dead) for run in self._runs]
 
     @cached_property
     def _ties(self) -> list[pa.RecordBatch]:
-        """The columns of each piece that order rows of equal time."""
-        return [piece.rows.batch.select(list(self._tie_break)) for piece in self._pieces]
-
-    @cached_property
-    def _by_partition(self) -> dict[int, Int64s]:
-        """As `_arranged`, of those that were asked for."""
-        return {}
+        """The columns of each run that order rows of equal time."""
+        return [run.rows.batch.select(list(self._tie_break)) for run in self._runs]
 
     def _arranged(self, partition: int) -> Int64s:
-        """The places of a partition's rows in their order."""
-        if partition not in self._by_partition:
-            times, _, order, places = self._held
-            mine = order[slice(*places.get(partition, (0, 0)))]
-            if mine.size and self._tie_break:
-                arranged = arrange(picked(self._ties, mine), times[mine], self._tie_break)
-                mine = mine if arranged is None else mine[arranged]
-            self._by_partition[partition] = mine
-        return self._by_partition[partition]
+        """Which of its rows, in order of arrival, come first, second and so on: by time, tie-break and arrival. The last one is kept: who
+        asks for imprints wants the bytes next."""
+        last = self._last
+        if last is None or last[0] != partition:
+            at = self.take_apart().of(partition)
+            times = self._gathered([run.time for run in self._runs], at)
+            order = np.argsort(times, kind="stable")
+            if at.size and self._tie_break:
+                arranged = arrange(picked(self._ties, at[order]), times[order], self._tie_break)
+                order = order if arranged is None else order[arranged]
+            last = partition, order
+            self._last = last
+        return last[1]
 
-    def owners(self) -> Iterator[tuple[Int32s, tuple[int, ...]]]:
-        return ((run.rows.partition[run.start :], run.dead) for run in self._runs)
+    def _gathered(self, arrays: Sequence[Int64s], at: Int64s) -> Int64s:
+        found: Int64s = self.take_apart().gather(arrays, at)
+        return found
 
     def imprints(self, partition: int) -> Int64s:
-        return self._held[1][self._arranged(partition)]
+        at = self.take_apart().of(partition)
+        return self._gathered([run.number for run in self._runs], at)[self._arranged(partition)]
 
     def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
-        mine = self._arranged(partition)[which]
-        batch = picked([piece.rows.batch for piece in self._pieces], mine)
-        hashes = None if self._hashes is None else self._hashes[mine]
-        return rows_to_bytes(Rows(batch, np.full(mine.size, partition, np.int32), hashes))
+        at, order = self.take_apart().of(partition), self._arranged(partition)[which]
+        batch = picked([run.rows.batch for run in self._runs], at[order])
+        hashes = [run.rows.hash for run in self._runs if run.rows.hash is not None]
+        mine = None if not hashes or len(hashes) < len(self._runs) else self.take_apart().gather(hashes, at)[order]
+        return rows_to_bytes(Rows(batch, np.full(which.size, partition, np.int32), mine))
 
 
 def event_time(column: pa.Array) -> Int64s:
@@ -320,7 +322,7 @@ def sort_key(column: pa.Array) -> pa.Array | Int64s:
 def _sorted(piece: Piece, level: int) -> Run:
     if (piece.time[1:] < piece.time[:-1]).any():
         piece = piece.take(np.argsort(piece.time, kind="stable"))
-    return Run(piece.rows, piece.time, piece.number, level)
+    return Run(piece.rows, piece.time, piece.number, np.bincount(piece.rows.partition), level)
 
 
 def _joined(pieces: Sequence[Piece]) -> Piece:
@@ -333,7 +335,7 @@ def _joined(pieces: Sequence[Piece]) -> Piece:
 def _without_dead(run: Run) -> Run:
     """Copy the living rows of a run if they are fewer than half, so that memory follows the rows held."""
     piece = run.piece(len(run.time))
-    return run if 2 * piece.rows.count >= len(run.time) else Run(piece.rows, piece.time, piece.number, run.level)
+    return run if 2 * piece.rows.count >= len(run.time) else Run(piece.rows, piece.time, piece.number, run.counts, run.level)
 
 
 def _compacted(run: Run) -> Run:

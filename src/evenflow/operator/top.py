@@ -90,7 +90,7 @@ class Top(Late, Shown, Holding):
     def _as_held(self, rows: Rows) -> Numbered:
         """Rows that come now, with their numbers."""
         self._numbered += rows.count
-        return Numbered(rows, np.arange(self._numbered - rows.count, self._numbered))
+        return Numbered.of(rows, np.arange(self._numbered - rows.count, self._numbered))
 
     def _push(self, level: int, rows: Numbered) -> None:
         """Hold a run, sorted by window; merge the youngest ones, so that levels descend."""
@@ -205,7 +205,7 @@ class Top(Late, Shown, Holding):
         return sum(held_bytes(run.rows) + run.number.nbytes for _, run in self._runs) + self._changes.state_bytes()
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
-        held = bytes_by_partition([run.rows for _, run in self._runs], partitions)
+        held = bytes_by_partition([run for _, run in self._runs], partitions)
         held[np.isin(partitions, list(self._gone))] = 0
         return held
 

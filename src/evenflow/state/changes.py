@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.table import MARK, PAGE
+from evenflow.state.apart import among
 from evenflow.state.lineages import NOWHERE, Point
 from evenflow.state.page_snapshot import Captured, Ordinals, sorted_rows
 from evenflow.stream.arrays import Objects
@@ -107,7 +108,7 @@ class TablePart:
         for first in range(0, pages.size, SCANNED_PAGES):
             taken.scan(slice(first, first + SCANNED_PAGES))
             rest()
-        taken.settle(self._start, self._object_start)
+        taken.settle(self._start, self._object_start, rest)
         found = {}
         for partition in partitions:
             found[partition] = self._of(partition, taken, owners)
@@ -149,11 +150,11 @@ class _Taken:
         slots = numbers[at] * PAGE + within
         self._pieces.append((slots, words.take(slots, axis=0), [column[slots] for column in self._owner.objects]))
 
-    def settle(self, start: int, object_start: int) -> None:
+    def settle(self, start: int, object_start: int, rest: Callable[[], None]) -> None:
         """What was written since the capture, as it was before: the oldest entry of the log counts."""
         owner = self._owner
         log, stop = owner.log()
-        slots, first = np.unique(log[start:stop, 0], return_index=True)
+        slots, first = _first_of_each(log[start:stop, 0])
         mine = _places(self.pages, slots // PAGE) >= 0
         slots, first = slots[mine], first[mine]
         logged = log[start:stop, 1:].take(first, axis=0)
@@ -164,20 +165,33 @@ class _Taken:
         used = logged[:, MARK] > 0
         self.present[page, slots % PAGE] = used
         kept = np.flatnonzero(used & (logged[:, MARK] > self._low[page])) if page.size else page
-        self._join(slots, (slots[kept], logged[kept], [column[kept] for column in objects]))
+        self._join(slots, (slots[kept], logged[kept], [column[kept] for column in objects]), rest)
 
-    def _join(self, again: Ordinals, last: tuple[Ordinals, npt.NDArray[np.int64], list[Objects]]) -> None:
+    def _join(self, again: Ordinals, last: tuple[Ordinals, npt.NDArray[np.int64], list[Objects]], rest: Callable[[], None]) -> None:
         """All pieces as one. again: slots that the last piece, and it only, speaks for."""
         pieces = []
         for slots, words, objects in self._pieces:
-            kept = np.flatnonzero(~np.isin(slots, again, assume_unique=True)) if again.size else slice(None)
-            pieces.append((slots[kept], words[kept], [column[kept] for column in objects]))
+            stale = among(slots, again)
+            if stale.any():
+                kept = np.flatnonzero(~stale)
+                slots, words, objects = slots[kept], words[kept], [column[kept] for column in objects]
+            pieces.append((slots, words, objects))
+            rest()
         pieces.append(last)
         self._pieces = []
         self.slots = np.concatenate([slots for slots, _, _ in pieces])
         self.words = np.concatenate([words for _, words, _ in pieces])
         self.objects = [np.concatenate([columns[i] for _, _, columns in pieces]) for i in range(len(self._owner.object_types))]
         self.page = _places(self.pages, self.slots // PAGE)
+
+
+def _first_of_each(values: Ordinals) -> tuple[Ordinals, Ordinals]:
+    """(each value once, ascending; where it is first). As `np.unique`, which keeps the interpreter for longer."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    new = np.ones(ordered.size, np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new], order[new]
 
 
 def _places(pages: Ordinals, wanted: Ordinals) -> Ordinals:

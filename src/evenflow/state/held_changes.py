@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from evenflow.state.apart import among
 from evenflow.state.changes import parts_of
 from evenflow.state.held_rows import Frozen
 from evenflow.state.lineages import NOWHERE, Lineages, Point
@@ -52,21 +53,29 @@ class HeldPartition:
 
 class HeldPart:
     """Some partitions as of a capture, to be read once, in any thread. before: the imprints of those of which only changes are wanted.
-    known: where the imprints of all are put down."""
+    known: where the imprints of all are put down. gone: what nobody needs any more; to give so much memory back takes a while, which is
+    for the thread that reads."""
 
     def __init__(
-        self, sides: Sequence[Frozen], since: Mapping[int, Point], before: Mapping[int, Imprints], known: dict[int, Imprints]
-    ) -> None:  # fmt: skip
+        self,
+        sides: Sequence[Frozen],
+        since: Mapping[int, Point],
+        before: Mapping[int, Imprints],
+        known: dict[int, Imprints],
+        gone: Sequence[Mapping[int, Imprints]] = (),
+    ) -> None:
         self.since, self.sides = dict(since), len(sides)
-        self._frozen, self._before, self._known = tuple(sides), before, known
+        self._frozen, self._before, self._known, self._gone = tuple(sides), before, known, gone
 
     def read(self, rest: Callable[[], None] = lambda: None) -> list[HeldPartition]:
         """By partition, ascending. rest: is called now and then, to give way. After that the rows may be forgotten."""
         found = []
+        for side in self._frozen:
+            side.take_apart(rest)
         for partition in sorted(self.since):
             found.append(self._of(partition))
             rest()
-        self._frozen, self._before = (), {}
+        self._frozen, self._before, self._gone = (), {}, ()
         return found
 
     def _of(self, partition: int) -> HeldPartition:
@@ -75,8 +84,8 @@ class HeldPart:
         counts = tuple(each.size for each in imprints)
         before = self._before.get(partition)
         if before is not None:
-            kept = tuple(np.isin(old, now) for old, now in zip(before, imprints, strict=True))
-            new = tuple(~np.isin(now, old) for old, now in zip(before, imprints, strict=True))
+            kept = tuple(among(old, now) for old, now in zip(before, imprints, strict=True))
+            new = tuple(~among(now, old) for old, now in zip(before, imprints, strict=True))
             sides = zip(before, imprints, kept, new, strict=True)
             few_stay = sum(int(bits.sum()) for bits in new) >= MOST * sum(counts)
             if not few_stay and all(np.array_equal(old[stay], now[~come]) for old, now, stay, come in sides):
@@ -112,12 +121,14 @@ class HeldChanges:
         since = {p: NOWHERE if p in bases else old.get(p, NOWHERE) for p in partitions}
         before = {p: self._known[point.epoch][p] for p, point in since.items() if point != NOWHERE}
         known = self._known.get(epoch, {})
-        self._known = {each: self._known[each] for each in sorted({point.epoch for point in old.values()})} | {epoch: known}
+        needed = sorted({point.epoch for point in old.values()})
+        gone = [self._known[each] for each in self._known if each not in (*needed, epoch)]
+        self._known = {each: self._known[each] for each in needed} | {epoch: known}
         self._installed.clear()
         self.lineages.capture(number, partitions, Point(epoch, 0))
         sides = tuple(self._sides())
         rows = {p: sum(side.count_of(p) for side in sides) for p in partitions}
-        return [HeldPart(sides, of, {p: before[p] for p in of if p in before}, known) for of in parts_of(since, rows)]
+        return [HeldPart(sides, of, {p: before[p] for p in of if p in before}, known, gone) for of in parts_of(since, rows)]
 
     def restored(self, epoch: int, partitions: Collection[int]) -> set[int]:
         """These partitions were installed as a checkpoint of the end of `epoch` has them, and nobody has written since. Returns which of
@@ -159,7 +170,7 @@ def packed(sides: Sequence[bytes]) -> bytes:
     if not any(sides) or len(sides) == 1:
         return sides[0]
     left, right = sides
-    return _LENGTHS.pack(len(left), len(right)) + left + right
+    return b"".join((_LENGTHS.pack(len(left), len(right)), left, right))  # Which lets go of the interpreter where they are large.
 
 
 def unpacked(state: bytes, sides: int = 2) -> tuple[bytes, ...]:

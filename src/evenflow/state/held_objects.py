@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from evenflow.state.held_changes import HeldPartition, packed, unpacked
 from evenflow.state.held_rows import picked
-from evenflow.state.objects import FORMAT, Origin, Written, to_file
+from evenflow.state.objects import FORMAT, Origin, Written, as_column, to_file
 from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
@@ -28,9 +28,9 @@ FORMS: Final = ("held", "changes")
 def held_object(origin: Origin, found: Sequence[HeldPartition], sides: int, rest: Callable[[], None] = lambda: None) -> Written:
     """These partitions, at least one, as an object: equal bytes for equal states. sides: that each has."""
     changes = any(each.since >= 0 for each in found)
-    columns: dict[str, pa.Array] = {
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {
         "partition": pa.array([each.partition for each in found], pa.int32()),
-        "state": pa.array([each.state for each in found], pa.large_binary()),
+        "state": as_column([each.state for each in found]),
     }
     said = {
         "format": FORMAT, "form": "changes" if changes else "held", "segment": origin.segment, "step": origin.step, "box": origin.box,

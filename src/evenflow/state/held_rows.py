@@ -7,7 +7,7 @@ partition when the first bytes are asked for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import partition_of
 from evenflow.plan.layout import HASH_COLUMN
+from evenflow.state.apart import Apart, Lying, counts_for, summed
 from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 from evenflow.stream.rows import Rows
@@ -29,28 +30,34 @@ class Frozen(ABC):
     the imprints of an earlier state knows which rows it had.
     """
 
-    @cached_property
-    def _present(self) -> dict[int, int]:
-        """How many rows each partition has, at most; those without rows are left out."""
-        counts: dict[int, int] = {}
-        for owners, dead in self.owners():
-            rows = np.bincount(owners)
-            for p in np.flatnonzero(rows).tolist():
-                if p not in dead:
-                    counts[p] = counts.get(p, 0) + int(rows[p])
-        return counts
+    _apart: Apart | None = None
 
     def capture(self, partition: int) -> Captured | None:
         """The partition's rows, or None if it has none. Looks at no row until its bytes are asked for."""
-        return Captured(self, partition) if partition in self._present else None
+        return Captured(self, partition) if self.count_of(partition) else None
 
     def count_of(self, partition: int) -> int:
-        """How many rows the partition has; at most, where rows are still to be sorted out."""
-        return self._present.get(partition, 0)
+        """How many rows the partition has; at most, where rows are still to be sorted out. Looks at no row."""
+        counts = self._counts
+        return int(counts[partition]) if partition < counts.size else 0
+
+    def take_apart(self, rest: Callable[[], None] = lambda: None) -> Apart:
+        """By partition, once, before the bytes of any are made. rest: is called after every few thousand rows."""
+        if self._apart is None:
+            self._apart = Apart(self.lying(), rest)
+        return self._apart
+
+    @cached_property
+    def _counts(self) -> Int64s:
+        return summed(self.counts())
 
     @abstractmethod
-    def owners(self) -> Iterable[tuple[Int32s, Sequence[int]]]:
-        """In pieces: int32 (n,), the partition of each row; and the partitions that have left the site, whose rows do not count."""
+    def counts(self) -> Iterable[Int64s]:
+        """Of each run how many of its rows each partition has, at most; known without a look at them."""
+
+    @abstractmethod
+    def lying(self) -> Iterable[Lying]:
+        """The runs."""
 
     @abstractmethod
     def imprints(self, partition: int) -> Int64s:
@@ -76,19 +83,12 @@ class Captured:
         return self.frozen.to_bytes(self.partition)
 
 
-def ranges(partition: Int32s) -> dict[int, tuple[int, int]]:
-    """Where each partition's rows begin and end. partition: int32 (n,), of each row, ascending."""
-    first = np.flatnonzero(np.diff(partition, prepend=-1))
-    stops = [*first[1:].tolist(), len(partition)]
-    return {int(p): (int(a), b) for p, a, b in zip(partition[first], first, stops, strict=True)}
-
-
 def picked(batches: Sequence[pa.RecordBatch], at: Int64s) -> pa.RecordBatch:
     """Rows of several batches, at least one, by their places in all of them, one after the other. Equal rows are equal bytes, whatever they
     are picked from."""
     starts = np.cumsum([0, *(batch.num_rows for batch in batches)])
     which = np.searchsorted(starts[1:], at, side="right")
-    numbers = np.unique(which).tolist() or [0]
+    numbers = [n for n in range(len(batches)) if (which == n).any()] or [0]
     found = [batches[n].take(pa.array(at[which == n] - starts[n])) for n in numbers]
     if len(found) == 1:
         return found[0]
@@ -110,17 +110,22 @@ def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Some rows with their imprints beside them, int64 (n,)."""
+    """Some rows with their imprints beside them, int64 (n,). counts: int64, how many of them each partition has."""
 
     rows: Rows
     number: Int64s
+    counts: Int64s
+
+    @staticmethod
+    def of(rows: Rows, number: Int64s) -> Numbered:
+        return Numbered(rows, number, np.bincount(rows.partition))
 
     @property
     def count(self) -> int:
         return self.rows.count
 
     def take(self, at: Int64s) -> Numbered:
-        return Numbered(self.rows.take(at), self.number[at])
+        return Numbered.of(self.rows.take(at), self.number[at])
 
 
 def join_numbered(pieces: Sequence[Numbered], schema: pa.Schema) -> Numbered:
@@ -128,33 +133,38 @@ def join_numbered(pieces: Sequence[Numbered], schema: pa.Schema) -> Numbered:
     if len(pieces) == 1:
         return pieces[0]
     numbers = [np.empty(0, np.int64), *(piece.number for piece in pieces)]
-    return Numbered(join_rows([piece.rows for piece in pieces], schema), np.concatenate(numbers))
+    return Numbered(join_rows([piece.rows for piece in pieces], schema), np.concatenate(numbers), summed(piece.counts for piece in pieces))
 
 
 class HeldRows(Frozen):
-    """All rows that are held. settle: brings them into the one order that does not depend on how they lay."""
+    """All rows that are held. settle: brings those of one partition into the one order that does not depend on how they lay."""
 
     def __init__(self, pieces: tuple[Numbered, ...], schema: pa.Schema, settle: Callable[[Numbered], Numbered]) -> None:
         self._pieces, self._schema, self._settle = pieces, schema, settle
+        self._last: tuple[int, Numbered] | None = None
 
-    def owners(self) -> Iterator[tuple[Int32s, tuple[()]]]:
-        return ((piece.rows.partition, ()) for piece in self._pieces)
+    def counts(self) -> Iterable[Int64s]:
+        return [piece.counts for piece in self._pieces]
 
-    @cached_property
-    def _by_partition(self) -> tuple[Rows, Int64s, dict[int, tuple[int, int]]]:
-        if not self._pieces:
-            return Rows.empty(self._schema), np.empty(0, np.int64), {}
-        held = self._settle(join_numbered(self._pieces, self._schema))
-        held = held.take(np.argsort(held.rows.partition, kind="stable"))
-        return held.rows, held.number, ranges(held.rows.partition)
+    def lying(self) -> Iterable[Lying]:
+        return [Lying(piece.rows.partition) for piece in self._pieces]
+
+    def _settled(self, partition: int) -> Numbered:
+        """The last one is kept: who asks for imprints wants the bytes next."""
+        last = self._last
+        if last is None or last[0] != partition:
+            apart = self.take_apart()
+            mine = [self._pieces[number].take(places) for number, places in apart.by_run(apart.of(partition))]
+            held = join_numbered(mine, self._schema)
+            last = partition, self._settle(held) if held.count else held
+            self._last = last
+        return last[1]
 
     def imprints(self, partition: int) -> Int64s:
-        _, numbers, places = self._by_partition
-        return numbers[slice(*places.get(partition, (0, 0)))]
+        return self._settled(partition).number
 
     def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
-        rows, _, places = self._by_partition
-        return rows_to_bytes(rows.take(places[partition][0] + which))
+        return rows_to_bytes(self._settled(partition).rows.take(which))
 
 
 def rows_to_bytes(rows: Rows) -> bytes:
@@ -190,12 +200,11 @@ def rows_of(captured: Captured | None, partition: int, schema: pa.Schema) -> Row
     return Rows.empty(schema, keyed=True) if captured is None else rows_from(captured.to_bytes(), partition)
 
 
-def bytes_by_partition(pieces: Sequence[Rows], partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def bytes_by_partition(pieces: Sequence[Numbered], partitions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """int64 (p,): about how many bytes of the rows each partition has; all rows of a piece count as equally long."""
     found = np.zeros(partitions.size, np.int64)
     for piece in pieces:
-        counts = np.bincount(piece.partition, minlength=int(partitions.max(initial=-1)) + 1)[partitions]
-        found += counts * held_bytes(piece) // max(1, piece.count)
+        found += counts_for(piece.counts, partitions) * held_bytes(piece.rows) // max(1, piece.count)
     return found
 
 

@@ -19,16 +19,16 @@ Who reads an object knows its digest from the journal. Nothing of it is believed
 from __future__ import annotations
 
 import base64
-import io
 import json
 import struct
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenflow.errors import CheckpointCorrupt
@@ -37,6 +37,7 @@ from evenflow.plan.layout import KEY_GROUPS
 from evenflow.state.changes import PartitionRows
 from evenflow.state.page_snapshot import MAGIC, State, open_rows, to_arrow
 from evenflow.stream.digest import digest_of
+from evenflow.stream.ipc import bytes_of
 
 FORMAT: Final = 3
 """Of objects. Versions read this one and those before: 2 had all held rows each time, 1 neither slots nor deltas."""
@@ -49,7 +50,8 @@ WRITTEN_ROWS: Final = 4096
 UNREAD: Final = ("key_group", "partition")
 """Columns that are for people."""
 ROW_GROUP_STATES: Final = 16
-"""Partitions in one row group where each is a row."""
+ROW_GROUP_BYTES: Final = 4 << 20
+"""Partitions in one row group where each is a row, and their bytes, at most; one that is larger has one to itself."""
 BYTES_FORMS: Final = ("state", "held", "changes")
 """Forms in which each partition is a row of bytes."""
 _HEAD: Final = struct.Struct("<4sIQ")
@@ -147,18 +149,32 @@ def _packed(array: np.ndarray[Any, Any]) -> str:
 def to_file(table: pa.Table, said: Mapping[str, Any], rest: Callable[[], None] = lambda: None) -> Written:
     """As Parquet. said: what it says of itself. rest: is called now and then, to give way."""
     of_bytes = said["form"] in BYTES_FORMS
-    size = ROW_GROUP_STATES if of_bytes else ROW_GROUP_ROWS
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True).encode()})
-    out = io.BytesIO()
+    out = pa.BufferOutputStream()
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
     # A dictionary takes two NaNs of different bits for one value, so only texts have one.
     statistics = False if of_bytes else ["key_group"]
     with pq.ParquetWriter(out, table.schema, compression="zstd", use_dictionary=texts, write_statistics=statistics) as writer:
-        for first in range(0, max(1, table.num_rows), size):
-            writer.write_table(table.slice(first, size), row_group_size=size)
+        for first, stop in _row_groups(table, of_bytes):
+            writer.write_table(table.slice(first, stop - first), row_group_size=max(1, stop - first))
             rest()
-    data = out.getvalue()
+    data = bytes_of(out.getvalue(), rest)
     return Written(data, table.num_rows, digest_of(data))
+
+
+def _row_groups(table: pa.Table, of_bytes: bool) -> Iterator[tuple[int, int]]:
+    """(first row, the one behind the last) of each, at least one: what is compressed in one go."""
+    if not of_bytes:
+        for first in range(0, max(1, table.num_rows), ROW_GROUP_ROWS):
+            yield first, min(first + ROW_GROUP_ROWS, table.num_rows)
+        return
+    first = held = 0
+    for at, size in enumerate(pc.binary_length(table.column("state")).to_pylist()):
+        if at > first and (held + size > ROW_GROUP_BYTES or at - first == ROW_GROUP_STATES):
+            yield first, at
+            first, held = at, 0
+        held += size
+    yield first, table.num_rows
 
 
 def _width(state: State) -> int:
@@ -185,8 +201,17 @@ def _rows(states: Sequence[tuple[int, State]], types: Sequence[pa.DataType]) -> 
 def _whole(states: Sequence[tuple[int, State]]) -> tuple[pa.Table, list[list[int]]]:
     ordered = sorted(states, key=lambda each: each[0])
     partitions = pa.array([partition for partition, _ in ordered], pa.int32())
-    kept = pa.array([bytes(state) for _, state in ordered], pa.large_binary())
+    kept = as_column([state for _, state in ordered])
     return pa.table({"partition": partitions, "state": kept}), [[partition, 1] for partition, _ in ordered]
+
+
+def as_column(states: Sequence[State]) -> pa.ChunkedArray:
+    """A value for each, of which nothing is copied: `pa.array` would do so, and hold the interpreter for all of them."""
+    arrays = []
+    for state in states:
+        ends = pa.py_buffer(np.array([0, len(state)], np.int64))
+        arrays.append(pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(state)]))
+    return pa.chunked_array(arrays, pa.large_binary())
 
 
 Rewriting = Callable[[pa.Table, Mapping[str, Any]], tuple[pa.Table, Mapping[str, Any]]]

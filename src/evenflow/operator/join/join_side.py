@@ -8,19 +8,20 @@ partner are written in place; a snapshot makes the next writer copy them, a byte
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.kernels.probe import probe
 from evenflow.operator.join.pairing import Picked
 from evenflow.plan.layout import HASH_COLUMN
-from evenflow.state.held_rows import Captured, Frozen, picked, ranges
+from evenflow.state.apart import Apart, Lying, counts_for, less
+from evenflow.state.held_rows import Captured, Frozen, picked
 from evenflow.stream.arrays import Bools, Int32s, Int64s, UInt64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
@@ -63,7 +64,7 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class Run:
     """See the module. by_key, by_time: rows in order of (hash, check, time) and of (time, arrival); hash, check, time: in order of
-    by_key; times: in order of by_time. counts: int64, rows of each partition. start: rows before it in by_time are forgotten.
+    by_key; times: in order of by_time. start: rows before it in by_time are forgotten. counts: int64, rows of each partition that are not.
     dead: partitions that left the site."""
 
     held: Held
@@ -117,12 +118,30 @@ class Run:
         return self.held.bytes() + 6 * self.times.nbytes
 
     def bytes_of(self, partitions: Int64s) -> Int64s:
-        """About how many bytes each of these partitions has here, int64 (p,), as if forgotten rows were spread evenly."""
-        counts = np.zeros(partitions.size, np.int64)
-        here = (partitions < self.counts.size) & ~np.isin(partitions, self.dead)
-        counts[here] = self.counts[partitions[here]]
-        size = max(1, len(self.times))  # All of it may have been forgotten.
-        return counts * (size - self.start) // size * (self.held.bytes() // size)
+        """About how many bytes each of these partitions has here, int64 (p,)."""
+        counts = counts_for(self.counts, partitions)
+        counts[np.isin(partitions, self.dead)] = 0
+        return counts * (self.held.bytes() // max(1, len(self.times)))  # All of it may have been forgotten.
+
+    def forgotten(self, stop: int) -> Run:
+        """Without the rows before `stop` in by_time. Cost: O(those)."""
+        return replace(self, start=stop, counts=less(self.counts, self.held.partition[self.by_time[self.start : stop]]))
+
+    @property
+    def present(self) -> Int64s:
+        """int64: rows of each partition that is here."""
+        counts = self.counts
+        if self.dead:
+            counts = counts.copy()
+            counts[[partition for partition in self.dead if partition < counts.size]] = 0
+        return counts
+
+    def lying(self) -> Lying:
+        alive = None
+        if self.start:
+            alive = np.ones(self.held.count, np.bool_)
+            alive[self.by_time[: self.start]] = False
+        return Lying(self.held.partition, 0, alive, self.dead)
 
     def living(self) -> Int64s:
         """Rows that are neither forgotten nor of a partition that left, in order of arrival."""
@@ -270,7 +289,7 @@ class JoinSide:
             which.append(np.full(int(alone.sum()), number, np.int64))
             places.append(gone[alone])
             times.append(run.times[run.start : stop][alone])
-            self._runs[number] = replace(run, start=stop)
+            self._runs[number] = run.forgotten(stop)
             self._frozen = None
         number_of, place = np.concatenate(which), np.concatenate(places)
         order = np.lexsort((place, number_of, np.concatenate(times)))
@@ -356,42 +375,28 @@ class FrozenSide(Frozen):
     def __init__(self, runs: tuple[Run, ...]) -> None:
         self._runs = runs
 
-    @cached_property
-    def _living(self) -> tuple[Held, dict[int, tuple[int, int]], Int64s]:
-        """The living rows of each partition, in order of arrival: of all of them everything but their columns; where each partition's begin
-        and end; and their places in the runs, one after the other."""
-        if not self._runs:
-            return _NOTHING, {}, _NOTHING.number
-        starts = np.cumsum([0, *(run.held.count for run in self._runs)])
-        at = np.concatenate([run.living() + start for run, start in zip(self._runs, starts[:-1], strict=True)])
-        owners = np.concatenate([run.held.partition for run in self._runs])[at]
-        order = np.argsort(owners, kind="stable")
-        at = at[order]
-        others = [np.concatenate([getattr(run.held, name) for run in self._runs])[at] for name in ARRAYS]
-        return Held(_NOTHING.batch, *others), ranges(owners[order]), at
+    def counts(self) -> Iterable[Int64s]:
+        return [run.present for run in self._runs]
 
-    def owners(self) -> Iterator[tuple[Int32s, tuple[int, ...]]]:
-        return ((run.held.partition[run.by_time[run.start :]], run.dead) for run in self._runs)
+    def lying(self) -> Iterable[Lying]:
+        return [run.lying() for run in self._runs]
 
     def imprints(self, partition: int) -> Int64s:
-        held, places, _ = self._living
-        mine = slice(*places.get(partition, (0, 0)))
-        return _imprints(held.number[mine], held.met[mine])
+        apart = self.take_apart()
+        at = apart.of(partition)
+        return _imprints(self._of("number", apart, at), self._of("met", apart, at).astype(np.bool_))
+
+    def _of(self, name: str, apart: Apart, at: Int64s) -> npt.NDArray[Any]:
+        return apart.gather([getattr(run.held, name) for run in self._runs], at)
 
     def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
-        held, places, at = self._living
-        mine = places[partition][0] + which
-        batch = picked([run.held.batch for run in self._runs], at[mine])
-        columns = [*batch.columns, *(pa.array(values[mine]) for values in (held.hash, held.check, held.time, held.met))]
+        apart = self.take_apart()
+        at = apart.of(partition)[which]
+        batch = picked([run.held.batch for run in self._runs], at)
+        columns = [*batch.columns, *(pa.array(self._of(name, apart, at)) for name in ("hash", "check", "time", "met"))]
         return batch_to_bytes(pa.RecordBatch.from_arrays(columns, [*batch.schema.names, HASH, CHECK, TIME, MET]))
 
 
 def _imprints(numbers: Int64s, met: Bools) -> Int64s:
     """See `Frozen`: a row changes when it meets its first partner."""
     return (numbers << 1) | met
-
-
-_NOTHING: Final = Held(
-    pa.RecordBatch.from_pylist([], schema=pa.schema([])), np.empty(0, np.int32), np.empty(0, np.uint64), np.empty(0, np.uint64),
-    np.empty(0, np.int64), np.empty(0, np.bool_), np.empty(0, np.int64),
-)  # fmt: skip

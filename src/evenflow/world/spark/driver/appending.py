@@ -15,6 +15,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from evenflow.availability.entries import Completed, Entry, entry_name, to_bytes
+from evenflow.availability.reading import AT_ONCE
 from evenflow.availability.retained import CHECKPOINTS, garbage, garbage_rows, is_over
 from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed, Sweep
 from evenflow.errors import JournalCorrupt, LocationError
@@ -31,7 +32,7 @@ Answer = Appended | AppendRefused | AppendUnknown | EntryRead | ReadFailed
 RECENT: Final = 0.9
 """Weight of what was before in the running mean of an append's time."""
 PAUSE_S: Final = 0.01
-"""Between a few entries that are deleted in a directory and the next few: an append that is forced to the disk meanwhile waits for them."""
+"""Between what is deleted in a directory and the next: an append that is forced to the disk meanwhile waits for it."""
 
 
 class Appender:
@@ -63,7 +64,7 @@ class Appender:
 
     def _sweep(self, order: Sweep) -> None:
         with weighed(AFTER_ALL):
-            swept(self._store, order)
+            swept(self._store, order, self._rest())
             if order.retained and self._collecting.acquire(blocking=False):  # Else the one before is still at it, and the next one goes on.
                 try:
                     collected(self._store, order.retained[0], self._rest(), order.snapshot)
@@ -139,17 +140,21 @@ class Appender:
         return EntryRead(number, entry)
 
 
-def swept(store: Store, order: Sweep) -> int:
-    """How many objects were deleted, oldest first. A store that fails keeps the rest for another time.
+def swept(store: Store, order: Sweep, rest: Callable[[], object] = lambda: None) -> int:
+    """How many objects were deleted, oldest first. A store that fails keeps the rest for another time. rest: gives way to others, after
+    each object with state, whose blocks take a disk a while to free, and now and then between those with rows.
 
     What killed writers of older generations have left of objects that never became whole goes, too.
     """
     deleted = 0
     try:
         rows = garbage_rows(store.names(ROWS), order.generation, order.needed, order.gone)
-        for name in [*garbage(store.names(CHECKPOINTS), order.retained), *rows]:
+        state = garbage(store.names(CHECKPOINTS), order.retained)
+        for name in [*state, *rows]:
             store.delete(name)
             deleted += 1
+            if deleted <= len(state) or deleted % AT_ONCE == 0:
+                rest()
         store.clear(CHECKPOINTS, lambda name: is_over(name, order.generation))
     except Exception as error:
         log.warning("objects of old checkpoints stay at %s until the next one is whole: %r", store.url, error)
