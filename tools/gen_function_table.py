@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from evenflow.query.script.lateral import GENERATORS
+from evenflow.query.sql import xpaths
 from evenflow.query.sql.composed import COMPOSED, WITHIN
 from evenflow.query.sql.functions import AGGREGATES, FUNCTIONS, IMPURE
 from evenflow.query.sql.lambdas import HIGHER
@@ -30,8 +31,8 @@ SYNTAX: Final = frozenset([
 """What is written in its own way, or is a word of FROM, GROUP BY or OVER."""
 GROUPS: Final = {
     "sketch_funcs": "sketches are of one engine's library; `approx_count_distinct` counts about",
-    "variant_funcs": "columns cannot be variants",
-    "xml_funcs": "XML is read in Spark, or by a Python function",
+    "variant_funcs": "not yet; take what is wanted out with `variant_get`",
+    "xml_funcs": "XML is read in Spark, or by a Python function; a part of it by `xpath_string` and its like",
     "avro_funcs": "Avro is read at the source",
     "protobuf_funcs": "messages of Protobuf are read at the source",
     "st_funcs": "columns cannot be geometries",
@@ -63,6 +64,7 @@ REASONS: Final = {
 }  # fmt: skip
 """Why one is not there."""
 NARROWER: Final = {
+    **dict.fromkeys(xpaths.FUNCTIONS, "with the package `elementpath`: `pip install 'evenflow[xml]'`"),
     **dict.fromkeys(("percentile_cont", "percentile_disc"), "with `WITHIN GROUP (ORDER BY x)`"),
     "aes_encrypt": "with the start vector given, or in the mode `ECB`",
     "to_csv": "with the options `sep`, `delimiter`, `dateFormat` and `timestampFormat`",
@@ -93,7 +95,8 @@ def page() -> str:
         "The table is made from Spark's own list and Evenflow's catalogue by `tools/gen_function_table.py`; a test holds it. What is there",
         "is compared with batch Spark over edge values, function by function: calls that are drawn by a fixed seed, and for `sequence` and",
         "functions of functions chosen ones. Other seeds are drawn by `make conformance`; they still find rare differences.",
-        "Functions of JSON, CSV, URLs, hashes and distances, and times that are read by a pattern, are a pass over the rows in Python.",
+        "Functions of JSON, variants, CSV, XML, URLs, hashes and distances, and times that are read by a pattern, are a pass over the rows",
+        "in Python.",
         "",
         "What is missing is missing above the first stateful part only: below it, and in `select`, `where` and `explode` right above",
         "`withWatermark`, [a ported query](porting.md) has all of Spark's functions, since Spark computes them there.",

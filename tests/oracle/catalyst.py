@@ -55,7 +55,11 @@ class Catalyst:
         columns = self._accepted(texts)
         if not columns:
             return {}
-        table = self._frame.select(*[column.alias(f"e{k}") for k, column in enumerate(columns.values())]).toArrow()
+        asked = self._frame.select(*[column.alias(f"e{k}") for k, column in enumerate(columns.values())])
+        try:
+            table = asked.toArrow()
+        except pa.ArrowInvalid:  # Of variants, which PySpark says are never null inside a list that is.
+            table = pa.Table.from_batches(asked._collect_as_arrow())
         return {text: table.column(k).combine_chunks() for k, text in enumerate(columns)}
 
     def _accepted(self, texts: Sequence[str]) -> dict[str, Column]:

@@ -92,6 +92,8 @@ def _answer(frame: Any) -> tuple[pa.Table | None, bool]:
     """Batch Spark's row, and whether it raises instead; neither if it is of a type that Arrow has not."""
     try:
         return frame.toArrow(), False
+    except pa.ArrowInvalid:  # PySpark says of a variant that it is never null, which Arrow then does not take.
+        return pa.Table.from_batches(frame._collect_as_arrow()), False
     except Exception:  # Whatever it raises.
         pass
     try:

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from evenflow.errors import OptionError, QueryError, TypeMismatch
 
+VARIANT: Final = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])
+"""A value of any type, in Spark's bytes. No structure that a user declares is of this type, since its fields are never null."""
 _SIMPLE: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -28,6 +30,7 @@ _SIMPLE: Final[dict[str, pa.DataType]] = {
     "timestamp": pa.timestamp("us"),
     "timestamp_ltz": pa.timestamp("us", tz="UTC"),
     "interval day to second": pa.duration("us"),
+    "variant": VARIANT,
 }
 _SYNONYMS: Final[dict[str, str]] = {
     "bool": "boolean",
@@ -42,7 +45,7 @@ _SPARK_TYPES: Final[dict[str, pa.DataType]] = {
     "boolean": pa.bool_(), "byte": pa.int8(), "short": pa.int16(), "integer": pa.int32(), "long": pa.int64(),
     "float": pa.float32(), "double": pa.float64(), "string": pa.string(), "binary": pa.binary(), "date": pa.date32(),
     "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp_ntz": pa.timestamp("us"), "variant": VARIANT,
 }  # fmt: skip
 """By the names that types have in Spark's JSON schemas."""
 _SPAN: Final = re.compile(r"interval\s+(?:day|hour|minute|second)(?:\s+to\s+(?:hour|minute|second))?")
@@ -124,8 +127,8 @@ def map_of(key: pa.DataType, item: pa.DataType, text: str) -> pa.DataType:
 
 
 def has_map(type_: pa.DataType) -> bool:
-    """Whether a type is a map or has one in it, so that its values are neither compared nor keys, as in Spark."""
-    if pa.types.is_map(type_):
+    """Whether a type is a map or a variant, or has one in it, so that its values are neither compared nor keys, as in Spark."""
+    if pa.types.is_map(type_) or type_ == VARIANT:
         return True
     return any(has_map(type_.field(at).type) for at in range(type_.num_fields)) if pa.types.is_nested(type_) else False
 

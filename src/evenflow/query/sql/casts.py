@@ -116,7 +116,7 @@ def _without_zone(one: Any, other: pa.DataType) -> bool:
 
 
 def _family(type: pa.DataType) -> str:
-    for name, test in (("integer", integral), ("real", floating), ("timestamp", timestampy)):
+    for name, test in (("integer", integral), ("real", floating), ("timestamp", timestampy), ("decimal", decimal)):
         if test(type):
             return name
     return name_of(type)
@@ -391,6 +391,12 @@ def _midnight(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
     return _checked(lambda value: value.cast(TIMESTAMP_NTZ).cast(target), fits, source, target, try_)
 
 
+def _of_truth(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
+    """1 or 0 as a decimal, which may have no digit for it."""
+    whole = decimals(INT, target, try_)[0]
+    return lambda value: whole(value.cast(INT))
+
+
 def _always(make: Callable[[pa.DataType, pa.DataType], Kernel]) -> Callable[[pa.DataType, pa.DataType, bool], Kernel]:
     return lambda source, target, try_: make(source, target)
 
@@ -399,6 +405,8 @@ _SIMPLE: Final[dict[tuple[str, str], tuple[Callable[[pa.DataType, pa.DataType, b
     ("boolean", "integer"): (_always(lambda s, t: _plain(t)), False),
     ("boolean", "real"): (_always(lambda s, t: lambda v: v.cast(pa.int8()).cast(t)), False),
     ("integer", "boolean"): (_always(lambda s, t: lambda v: pc.not_equal(v, pa.scalar(0, s))), False),
+    ("decimal", "boolean"): (_always(lambda s, t: lambda v: pc.not_equal(v, pa.scalar(Decimal(0), s))), False),
+    ("boolean", "decimal"): (_of_truth, True),
     ("real", "boolean"): (_always(lambda s, t: lambda v: pc.not_equal(v, pa.scalar(0, s))), False),
     ("timestamp", "timestamp"): (_always(lambda s, t: _plain(t)), False),
     ("timestamp", "date"): (_always(lambda s, t: _day_of), False),

@@ -28,7 +28,10 @@ from evenflow.query.sql import (
     strings,
     texts,
     times,
+    variant_changes,
+    variants,
     vectors,
+    xpaths,
 )
 from evenflow.query.sql.folding import MOST_STEPS, estimated
 from evenflow.query.sql.node import Node
@@ -40,7 +43,7 @@ FUNCTIONS: Final[dict[str, Signature]] = {
     **decimal_math.FUNCTIONS, **jsons.FUNCTIONS, **nested.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
     **dates.FUNCTIONS, **encodings.FUNCTIONS, **reals.FUNCTIONS, **texts.FUNCTIONS, **json_read.FUNCTIONS,
     **csvs.FUNCTIONS, **number_forms.FUNCTIONS, **vectors.FUNCTIONS, **likeness.FUNCTIONS, **steps.FUNCTIONS, **ciphers.FUNCTIONS,
-    **digests.FUNCTIONS,
+    **digests.FUNCTIONS, **variants.FUNCTIONS, **variant_changes.FUNCTIONS, **xpaths.FUNCTIONS,
 }  # fmt: skip
 
 AGGREGATES: Final = {

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evenflow.errors import TypeMismatch
 from evenflow.query.sql.types import name_of
+from evenflow.stream.schema import has_map
 
 Step = Callable[[Any, int], int]
 """From a value, which is not null, and a seed to a hash, as an unsigned number."""
@@ -129,7 +130,7 @@ def hashed(function: Callable[[str, Any, int], int], type_: Any, shown: str) -> 
     if pa.types.is_decimal(type_):
         scale, short = type_.scale, type_.precision <= 18
         return lambda value, seed: function(*_digits(int(value.scaleb(scale, _EXACT)), short), seed)
-    if (pa.types.is_list(type_) or pa.types.is_struct(type_)) and not _has_times(type_):
+    if (pa.types.is_list(type_) or pa.types.is_struct(type_)) and not _has_times(type_) and not has_map(type_):
         return _of_parts(function, type_, shown)
     raise TypeMismatch(f"{shown} is {name_of(type_)}, which cannot be hashed here")
 

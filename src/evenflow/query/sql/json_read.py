@@ -21,8 +21,8 @@ import pyarrow as pa
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import formatted
 from evenflow.query.sql.casts import cast
+from evenflow.query.sql.json_letters import whole_letters
 from evenflow.query.sql.json_scan import Pairs, Token, compact, decoded
-from evenflow.query.sql.jsons import whole_letters
 from evenflow.query.sql.moments import parse_date, parse_timestamp
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal
 from evenflow.query.sql.shapes import over_arrays

@@ -9,7 +9,7 @@ import json
 import re
 from typing import Any, Final
 
-from evenflow.query.sql.jsons import quoted_json, real_text, whole_letters, whole_text
+from evenflow.query.sql.json_letters import quoted_json, real_text, whole_letters, whole_text
 
 _STRINGS: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
 _BLANK: Final = " \t\r\n"
@@ -44,6 +44,11 @@ def decoded(text: str) -> Any:
     if isinstance(found, Token) and text[end : end + 1].strip():
         raise ValueError("a number goes on as something else")
     return found
+
+
+def first_value(text: str) -> tuple[Any, int]:
+    """The first value of a text of strict JSON, and where it ends. Raises ValueError."""
+    return _DECODER.raw_decode(text, len(text) - len(text.lstrip(_BLANK)))
 
 
 def _doubled(inside: str) -> str:

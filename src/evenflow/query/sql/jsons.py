@@ -15,31 +15,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError, TypeMismatch
-from evenflow.query.sql import times
+from evenflow.query.sql import times, variant_form, variant_text
 from evenflow.query.sql.casts import cast, java_double, java_float
+from evenflow.query.sql.json_letters import Number, quoted_json, real_text, whole_letters, whole_text
 from evenflow.query.sql.node import Kernel, Node, Value, lift, literal, rowwise, spread
 from evenflow.query.sql.shapes import elements_of, entries_of, lengths_of, over_arrays
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import DATE, FLOAT, NULL, STRING, TIMESTAMP_NTZ, floating, name_of, stringy, timestampy
+from evenflow.stream.schema import VARIANT
 
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\['([^']+)'\]")
 
 
 _STRINGS: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'((?:[^'\\]|\\.)*)'""", re.DOTALL)
-
-
-class _Number(str):
-    """A number as Spark shows it: whole ones as they stand in the text."""
-
-
-def real_text(text: str) -> _Number:
-    """A number with a point or an exponent, as a double; beyond one it is a string."""
-    shown = java_double(float(text))
-    return _Number(shown if math.isfinite(float(text)) else f'"{shown}"')
-
-
-def whole_text(text: str) -> _Number:
-    return _Number("0" if text == "-0" else text)
 
 
 def _refuse(text: str) -> Any:
@@ -97,8 +85,8 @@ def _all_at(steps: Sequence[str | int | None], text: str) -> str | None:
 def _matches(value: Any, steps: tuple[str | int | None, ...], style: str) -> list[str]:
     """The texts of what is there. style: raw has strings bare, quoted as JSON, flat is quoted with the elements of lists in their place."""
     if not steps:
-        if style == "raw" and isinstance(value, str) and not isinstance(value, _Number):
-            return [] if _HALF.search(value) else [value]
+        if style == "raw" and isinstance(value, str) and not isinstance(value, Number):
+            return [] if whole_letters(value) != value else [value]
         if style == "flat" and isinstance(value, list):
             return [text for each in value for text in _matches(each, (), style)]
         return [_again(value)]
@@ -141,7 +129,7 @@ def _at(steps: Sequence[str | int], text: str) -> str | None:
     if found is None:
         return None if named else "null"
     if isinstance(found, str):
-        return None if _HALF.search(found) else found  # Jackson does not write half a character as it is.
+        return None if whole_letters(found) != found else found  # Jackson does not write half a character as it is.
     return _again(found)
 
 
@@ -154,17 +142,9 @@ def _decoded(text: str) -> Any:
             raise
         text = _STRINGS.sub(lambda match: match.group() if match[1] is None else _doubled(match[1]), text)
         found, end = _DECODER.raw_decode(text, len(text) - len(text.lstrip(" \t\r\n")))
-    if isinstance(found, _Number) and text[end : end + 1].strip():
+    if isinstance(found, Number) and text[end : end + 1].strip():
         raise ValueError("a number goes on as something else")
     return found
-
-
-_HALF: Final = re.compile("[\ud800-\udfff]")
-
-
-def whole_letters(text: str) -> str:
-    """With a question mark for each half of a character, which an escape can make, as Java writes it."""
-    return _HALF.sub("?", text)
 
 
 def _doubled(inside: str) -> str:
@@ -178,17 +158,9 @@ def _again(value: Any) -> str:
         return "{" + ",".join(f"{quoted_json(name)}:{_again(inner)}" for name, inner in value) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(_again, value)) + "]"
-    if isinstance(value, _Number):
+    if isinstance(value, Number):
         return str(value)
     return quoted_json(value) if isinstance(value, str) else json.dumps(value)
-
-
-_ESCAPED: Final = re.compile('["\\\\\x00-\x1f\ud800-\udfff]')
-_SHORT: Final = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def quoted_json(text: str) -> str:
-    return f'"{_ESCAPED.sub(lambda match: _SHORT.get(match.group()) or f"{chr(92)}u{ord(match.group()):04X}", text)}"'
 
 
 # Written
@@ -196,7 +168,7 @@ def quoted_json(text: str) -> str:
 
 def _to_json(a: Node, given: Node | None = None) -> Node:
     if not pa.types.is_nested(a.type):
-        raise TypeMismatch(f"to_json needs a struct, an array or a map, but {a.text} is {name_of(a.type)}")
+        raise TypeMismatch(f"to_json needs a struct, an array, a map or a variant, but {a.text} is {name_of(a.type)}")
     write = _writer(a.type, _Writing.of(given))
     return lift(over_arrays(lambda array: pa.array(write(array), STRING)), STRING, a)
 
@@ -229,6 +201,8 @@ class _Writing:
 
 def _writer(type_: Any, how: _Writing) -> Writer:
     """What gives the JSON of each value of an array, None of null."""
+    if type_ == VARIANT:
+        return _variants
     if pa.types.is_struct(type_):
         names = [quoted_json(field.name) for field in type_]
         order = sorted(range(len(names)), key=lambda at: str(type_[at].name)) if how.ordered else range(len(names))
@@ -242,6 +216,11 @@ def _writer(type_: Any, how: _Writing) -> Writer:
         shown = by_pattern(type_, pattern)
         return lambda array: [None if v is None else quoted_json(v) for v in shown(array).to_pylist()]
     return lambda array: _plain(type_, array)
+
+
+def _variants(array: pa.Array) -> list[str | None]:
+    rows = array.to_pylist()
+    return [None if row is None else variant_text.to_json(variant_form.taken_apart(row["value"], row["metadata"])) for row in rows]
 
 
 def by_pattern(type_: pa.DataType, pattern: str) -> Kernel:

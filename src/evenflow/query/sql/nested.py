@@ -37,7 +37,7 @@ from evenflow.query.sql.shapes import (
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import BOOL, INT, NULL, STRING, common, integral, name_of, stringy
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.schema import map_of, struct_of
+from evenflow.stream.schema import VARIANT, map_of, struct_of
 
 # Structures
 
@@ -68,7 +68,7 @@ def _struct(*args: Node) -> Node:
 def field_of(node: Node, name: str) -> Node:
     """`node.name`: of a structure the field, of a list of structures the list of the fields."""
     inner = node.type.value_type if pa.types.is_list(node.type) else node.type
-    if not pa.types.is_struct(inner):
+    if not pa.types.is_struct(inner) or inner == VARIANT:
         raise TypeMismatch(f"{node.text}.{name}: {node.text} is {name_of(node.type)}, and has no fields")
     at = _position(inner, name, node)
     found = inner.field(at).type
@@ -104,6 +104,8 @@ def _array(*args: Node) -> Node:
 
 def item_of(node: Node, key: Node) -> Node:
     """`node[key]`: an element by its place from 0, a value by its key, a field by its name."""
+    if node.type == VARIANT:
+        raise TypeMismatch(f"{node.text}[{key.text}]: of a variant there is variant_get({node.text}, '$[0]') or '$.name'")
     if pa.types.is_struct(node.type) or (pa.types.is_list(node.type) and stringy(key.type)):
         return field_of(node, str(constant_of(key, f"the name of a field of {node.text}")))
     if pa.types.is_map(node.type):

@@ -83,11 +83,39 @@ class ExpressionParser(SparkParser):
     """Spark's grammar, with function calls as they were written."""
 
     STRICT_CAST = True
+    COLON_IS_VARIANT_EXTRACT = True
     FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call, **_UNITS, "ARRAYS_ZIP": zip_call}
     ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
     TERM: ClassVar[Any] = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
+
+    def _parse_column_parts_fast(self) -> exp.Column | exp.Dot | None:
+        return None if self._at_octets() else super()._parse_column_parts_fast()
+
+    def _parse_primary(self) -> exp.Expr | None:
+        """X '0aff' is bytes, with a blank before the quote too."""
+        if not self._at_octets():
+            return super()._parse_primary()
+        self._advance(2)
+        return self.expression(exp.HexString(this=self._prev.text))
+
+    def _at_octets(self) -> bool:
+        now, then = self._curr, self._next
+        return bool(now and then and now.token_type == TokenType.VAR and now.text in ("x", "X") and then.token_type == TokenType.STRING)
+
+    def _build_json_extract(
+        self, this: exp.Expr | None, path_parts: list[exp.JSONPathPart]
+    ) -> tuple[exp.Expr | None, list[exp.JSONPathPart]]:
+        """v:a.b[0], a path into a variant."""
+        if len(path_parts) == 1:
+            return this, path_parts
+        steps = [part.this for part in path_parts[1:]]
+        if not all(isinstance(step, str | int) for step in steps):
+            self.raise_error("a path into a variant has names and places")
+        quotes = ['"' if "'" in str(step) else "'" for step in steps]
+        path = "".join(f"[{step}]" if isinstance(step, int) else f"[{q}{step}{q}]" for step, q in zip(steps, quotes, strict=True))
+        return exp.Anonymous(this="variant_get", expressions=[this, exp.Literal.string("$" + path)]), path_parts[:1]
 
     def _parse_bitwise(self) -> exp.Expr | None:
         """Spark binds shifts tighter than &, & tighter than ^, and ^ tighter than |; sqlglot has them all alike."""

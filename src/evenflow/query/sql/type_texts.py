@@ -13,12 +13,13 @@ from sqlglot.errors import SqlglotError
 
 from evenflow.errors import ExpressionError, QueryError
 from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ
-from evenflow.stream.schema import map_of, parse_type, spark_type, struct_of
+from evenflow.stream.schema import VARIANT, map_of, parse_type, spark_type, struct_of
 
 CAST_TYPES: Final[Mapping[str, pa.DataType]] = MappingProxyType({
     "BOOLEAN": BOOL, "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": INT, "BIGINT": LONG, "FLOAT": pa.float32(),
     "DOUBLE": DOUBLE, "TEXT": STRING, "VARCHAR": STRING, "CHAR": STRING, "BINARY": pa.binary(), "DATE": DATE,
     "TIMESTAMP": TIMESTAMP, "TIMESTAMPTZ": TIMESTAMP, "TIMESTAMPLTZ": TIMESTAMP, "TIMESTAMPNTZ": TIMESTAMP_NTZ,
+    "VARIANT": VARIANT,
 })  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from evenflow.errors import TypeMismatch
+from evenflow.stream.schema import VARIANT
 
 BOOL: Final = pa.bool_()
 INT: Final = pa.int32()
@@ -31,13 +32,13 @@ NUMBERS: Final = (pa.int8(), pa.int16(), INT, LONG, FLOAT, DOUBLE)
 _NAMES: Final = {
     BOOL: "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", INT: "int", LONG: "bigint", FLOAT: "float", DOUBLE: "double",
     STRING: "string", BINARY: "binary", DATE: "date", TIMESTAMP: "timestamp", TIMESTAMP_NTZ: "timestamp_ntz",
-    INTERVAL: "interval", MONTHS: "interval of months", NULL: "void",
+    INTERVAL: "interval", MONTHS: "interval of months", NULL: "void", VARIANT: "variant",
 }  # fmt: skip
 
 
 def name_of(type: pa.DataType) -> str:
     """The type's name in Spark SQL."""
-    if not pt.is_nested(type) and not pt.is_decimal(type):
+    if type == VARIANT or (not pt.is_nested(type) and not pt.is_decimal(type)):
         return _NAMES.get(type, str(type))
     if pt.is_map(type):
         return f"map<{name_of(type.key_type)},{name_of(type.item_type)}>"
@@ -107,6 +108,8 @@ def meet(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
             return other
     if timestampy(a) and timestampy(b):
         return a if a.tz else b
+    if VARIANT in (a, b):
+        return None
     if pt.is_nested(a) and pt.is_nested(b):
         return _meet_nested(a, b)
     return _meet_numbers(a, b) if numeric(a) and numeric(b) else None
@@ -150,6 +153,8 @@ def _meet_numbers(a: pa.DataType, b: pa.DataType) -> pa.DataType:
 
 def with_names(type: Any, of: Any) -> pa.DataType:
     """The type with the names of another one's fields, wherever both have structures of as many fields."""
+    if type == of:
+        return type
     if pt.is_struct(type) and pt.is_struct(of) and type.num_fields == of.num_fields:
         return pa.struct([(other.name, with_names(one.type, other.type)) for one, other in zip(type, of, strict=True)])
     if pt.is_list(type) and pt.is_list(of):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
-from evenflow.query.sql import nested
+from evenflow.query.sql import nested, variants
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
@@ -24,6 +24,7 @@ from evenflow.query.sql.type_texts import type_of
 from evenflow.query.sql.types import BINARY, DOUBLE, INT, LONG, NULL, STRING, bounds, common, name_of
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import aggregate_of, called_by
+from evenflow.stream.schema import VARIANT
 
 MAX_DIGITS: Final = 38
 
@@ -151,7 +152,10 @@ def _negative(walker: Walker, tree: exp.Neg) -> Node:
 def _cast(walker: Walker, tree: exp.Cast) -> Node:
     """CAST, `::`, typed literals (DATE '...') and suffixes (5L), which sqlglot also makes casts."""
     target = type_of(tree.args["to"])
-    node = cast(walker.node(tree.this), target, try_=isinstance(tree, exp.TryCast))
+    given, tried = walker.node(tree.this), isinstance(tree, exp.TryCast)
+    if VARIANT in (given.type, target) and given.type not in (target, NULL):
+        return variants.cast(given, target, tried)
+    node = cast(given, target, try_=tried)
     if isinstance(tree.this, exp.Literal) and node.constant is None:
         raise ExpressionError(f"{render(tree)!r} is not a valid {name_of(target)}")
     return node
