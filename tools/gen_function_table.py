@@ -58,7 +58,7 @@ REASONS: Final = {
         ("columns cannot be times of a day",
          "time make_time to_time try_to_time time_diff time_from_micros time_from_millis time_from_seconds time_to_micros "
          "time_to_millis time_to_seconds time_trunc"),
-        ("texts have one collation, that of their bytes", "collate collation collations"),
+        ("texts have one collation, that of their bytes", "collate collations"),
     )
     for name in names.split()
 }  # fmt: skip

@@ -106,6 +106,40 @@ array(try_parse_json(x))
 """
 
 
+XML: Final = (
+    '<a x="1"><b>b1</b><b>2</b><c/></a>', "<a><b>1</b><b>2.75</b></a>", "<a><b>1e3</b></a>", "<a>70000<!-- no -->1</a>", "<a", "", "x", "<a/>",
+    "<a><b><![CDATA[<x>]]></b></a>", '<?xml version="1.0"?><a><b>&lt;é</b></a>', "<r><a><b>in</b></a></r>", "<a><b> 3 </b></a>", None,
+)  # fmt: skip
+XPATHS: Final = (
+    "a/b/text()", "a/b", "/a/@x", "//b[2]", "sum(a/b)", "count(a/*)", "a/b = 2", "string(a/b)", "a/b[last()]", "a/zz", "a/@*", "1 div 0", "a",
+    "concat('<', a/b)", "-1.5", "3000000000", "name(/*)",
+)  # fmt: skip
+OTHERS: Final = r"""
+make_timestamp(u, TIME'6:30:45.887')
+make_timestamp(u, TIME'23:59:59.999999', 'Europe/Berlin')
+make_timestamp_ltz(u, TIME'6:30', 'CET')
+make_timestamp_ntz(u, TIME'06:30:45')
+try_make_timestamp(u, TIME'6:30:45.887', s)
+try_make_timestamp_ntz(u, TIME'6:30:45.887')
+date_format(TIME'14:30:45.12', 'hh:mm:ss.SSS a')
+v div interval 5 hours
+v div v
+interval '1-1' year to month div interval '-1' month
+interval 3 days div interval 0 hours
+bitmap_count(X '1010')
+cast(p as boolean)
+cast(q as boolean)
+cast(b as decimal(3,1))
+try_cast(b as decimal(1,1))
+cast(b as decimal(1,1))
+collation(s)
+to_json(map(struct(1 as i, array('x') as k), s))
+schema_of_json('[{"col":01}]', map('allowNumericLeadingZeros', 'true'))
+from_json('{"a":-007,"b":"007","c":[00,01.5,0.5e01]}', 'a int, b string, c array<double>', map('allowNumericLeadingZeros', 'true'))
+from_json('{"a":007}', 'a int', map('allowNumericLeadingZeros', 'false'))
+"""
+
+
 def _batch() -> pa.RecordBatch:
     rows = len(JSON)
     dealt = {"x": JSON, "y": [JSON[(7 * k + 3) % rows] for k in range(rows)], "p": [PATHS[k % len(PATHS)] for k in range(rows)]}
@@ -137,6 +171,14 @@ def test_values_become_variants_as_sparks(spark: Any) -> None:
         "to_variant_object(array(struct(f, w)))",
     ]
     _check(spark, edge_batch(SEED, 48), [*made, *texts, *back, *whole, *(f"schema_of_variant({each})" for each in [*made, *whole])])
+
+
+def test_paths_of_xml_and_others_are_as_sparks(spark: Any) -> None:
+    batch = pa.record_batch({"x": pa.array(XML, pa.string())})
+    kinds = ("boolean", "double", "float", "int", "long", "short", "string")
+    nodes = [f'xpath(x, "{path}")' for path in XPATHS[:4] + XPATHS[8:11] + XPATHS[12:13]]
+    _check(spark, batch, [*nodes, *(f'xpath_{kind}(x, "{path}")' for kind in kinds for path in XPATHS)])
+    _check(spark, edge_batch(SEED, 48), OTHERS.strip().splitlines())
 
 
 @pytest.mark.parametrize(("text", "named"), {

@@ -26,6 +26,7 @@ from evenflow.query.sql.types import (
     LONG,
     NULL,
     STRING,
+    TIME,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     integral,
@@ -87,8 +88,12 @@ def _make_timestamp(name: str, type_: pa.DataType, tried: bool, *given: Node) ->
         if given[0].type not in (DATE, NULL):
             raise TypeMismatch(f"{name} of one argument needs a date, but {given[0].text} is {name_of(given[0].type)}; cast it")
         return cast(given[0], type_)
+    if len(given) < 4 and given[1].type == TIME:
+        return _at_time(name, type_, tried, *given)
     if len(given) < 6:
-        raise ExpressionError(f"{name} takes a date, or 6 or 7 arguments from the year to the second; columns cannot be times of a day")
+        raise ExpressionError(
+            f"{name} takes a date, a date and a time of a day such as TIME '12:30:00', or 6 or 7 arguments from the year to the second"
+        )
     if len(given) == 7 and type_ == TIMESTAMP_NTZ:
         raise ExpressionError(f"{name} has no zone")
     whole = [_int(each, name) for each in given[:5]]
@@ -110,6 +115,27 @@ def _make_timestamp(name: str, type_: pa.DataType, tried: bool, *given: Node) ->
             raise
 
     return _as_moment(rowwise(one, LONG, *whole, second, *zone, raises=not tried or second.raises), type_)
+
+
+def _at_time(name: str, type_: pa.DataType, tried: bool, date: Node, time: Node, zone: Node | None = None) -> Node:
+    """Of a date, a time of the day, and perhaps the zone that they are of."""
+    if date.type not in (DATE, NULL):
+        raise TypeMismatch(f"{name} needs a date before the time, but {date.text} is {name_of(date.type)}; cast it")
+    if zone is not None and type_ == TIMESTAMP_NTZ:
+        raise ExpressionError(f"{name} has no zone")
+    after = times.micros_of_day(time)
+
+    def one(days: int, place: str | None = None) -> int | None:
+        micros = days * _DAY_US + after
+        offset = 0 if place is None else offset_s(place, micros // 1_000_000)
+        if offset is not None and -_LONG <= micros - offset * 1_000_000 < _LONG:
+            return micros - offset * 1_000_000
+        if tried:
+            return None
+        raise InvalidValue(f"there is no zone {place!r}" if offset is None else f"{days} days since 1970 are beyond the last timestamp")
+
+    zones = [] if zone is None else [cast(zone, STRING)]
+    return _as_moment(rowwise(one, LONG, op.cast_raw(cast(date, DATE), INT), *zones, raises=not tried), type_)
 
 
 def _micros(year: int, month: int, day: int, hour: int, minute: int, second: Decimal, zone: str | None = None) -> int:
@@ -361,8 +387,8 @@ def _try_to(type_: pa.DataType, name: str, a: Node, form: Node | None = None) ->
 
 
 def _made(name: str, type_: pa.DataType, most: int) -> dict[str, Signature]:
-    """Only make_timestamp is of a date, too."""
-    least = 1 if name == "make_timestamp" else 6
+    """Only make_timestamp is of a date alone, too."""
+    least = 1 if name == "make_timestamp" else 2
     return {f"{word}{name}": Signature(partial(_make_timestamp, f"{word}{name}", type_, word != ""), least, most) for word in ("", "try_")}
 
 

@@ -22,7 +22,7 @@ from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import formatted
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.json_letters import whole_letters
-from evenflow.query.sql.json_scan import Pairs, Token, compact, decoded
+from evenflow.query.sql.json_scan import Pairs, Token, compact, decoded, without_zeros
 from evenflow.query.sql.moments import parse_date, parse_timestamp
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal
 from evenflow.query.sql.shapes import over_arrays
@@ -57,15 +57,21 @@ Reader = Callable[[Any, Record], Any]
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """mode: PERMISSIVE or FAILFAST. corrupt: name of the column that takes the texts of bad rows."""
+    """mode: PERMISSIVE or FAILFAST. corrupt: name of the column that takes texts of bad rows. zeros: `true` if numbers may begin with 0."""
 
     mode: str = "PERMISSIVE"
     corrupt: str = "_corrupt_record"
     date: str | None = None
     timestamp: str | None = None
+    zeros: str = "false"
+
+    def decoded(self, text: str) -> Any:
+        """The first value of a text of JSON. Raises ValueError."""
+        return decoded(without_zeros(text) if self.zeros.lower() == "true" else text)
 
 
-_NAMES: Final = {"mode": "mode", "columnnameofcorruptrecord": "corrupt", "dateformat": "date", "timestampformat": "timestamp"}
+_NAMES: Final = {"mode": "mode", "columnnameofcorruptrecord": "corrupt", "dateformat": "date", "timestampformat": "timestamp",
+                 "allownumericleadingzeros": "zeros"}  # fmt: skip
 
 
 def options_of(node: Node | None, what: str, more: Mapping[str, str] = {}) -> tuple[Options, dict[str, str]]:
@@ -286,7 +292,7 @@ def row_reader(type_: Any, options: Options) -> Callable[[str | None], Any]:
             return None
         record = Record()
         try:
-            row = read(decoded(text), record)
+            row = read(options.decoded(text), record)
         except (Unfit, ValueError, RecursionError):
             row, record.bad = empty, True
         if record.bad and options.mode == "FAILFAST":
@@ -311,11 +317,11 @@ def _root_list(type_: Any, options: Options) -> Reader:
 
 def _schema_of_json(a: Node, given: Node | None = None) -> Node:
     text = constant_of(a, "the text of schema_of_json")
-    options_of(given, "schema_of_json")
+    options, _ = options_of(given, "schema_of_json")
     if not isinstance(text, str):
         raise TypeMismatch("schema_of_json needs a string")
     try:
-        return literal(pa.scalar(_shown(_inferred(decoded(text)))))
+        return literal(pa.scalar(_shown(_inferred(options.decoded(text)))))
     except (ValueError, RecursionError):
         raise InvalidValue(f"{text!r} is no JSON") from None
 

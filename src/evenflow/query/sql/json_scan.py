@@ -51,6 +51,14 @@ def first_value(text: str) -> tuple[Any, int]:
     return _DECODER.raw_decode(text, len(text) - len(text.lstrip(_BLANK)))
 
 
+_ZEROS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![\w.+-])(-?)0+(?=\d)', re.DOTALL)
+
+
+def without_zeros(text: str) -> str:
+    """With no zeros before the digits of numbers, as the option allowNumericLeadingZeros reads them."""
+    return _ZEROS.sub(lambda match: match.group() if match[1] is None else match[1], text)
+
+
 def _doubled(inside: str) -> str:
     return '"' + inside.replace("\\'", "'").replace('"', '\\"') + '"'
 

@@ -208,7 +208,8 @@ def _writer(type_: Any, how: _Writing) -> Writer:
         order = sorted(range(len(names)), key=lambda at: str(type_[at].name)) if how.ordered else range(len(names))
         return partial(_structs, names, [_writer(field.type, how) for field in type_], list(order), how.nulls)
     if pa.types.is_map(type_):
-        return partial(_maps, cast(Node(type_.key_type, lambda batch: batch.column(0)), STRING), _writer(type_.item_type, how))
+        key = _bracketed(type_.key_type) if pa.types.is_nested(type_.key_type) else _shown(type_.key_type)
+        return partial(_maps, key, _writer(type_.item_type, how))
     if pa.types.is_list(type_):
         return partial(_lists, _writer(type_.value_type, how))
     pattern = how.date if type_ == DATE else how.timestamp if timestampy(type_) else None
@@ -245,10 +246,32 @@ def _lists(write: Writer, array: pa.Array) -> list[str | None]:
     return _grouped([text or "null" for text in write(elements_of(array))], array, "[]")
 
 
-def _maps(key: Node, write: Writer, array: pa.Array) -> list[str | None]:
+def _shown(type_: pa.DataType) -> Writer:
+    """As a cast to a string writes it."""
+    node = cast(Node(type_, lambda batch: batch.column(0)), STRING)
+    return lambda array: spread(node.run(pa.record_batch({"": array})), len(array)).to_pylist()
+
+
+def _bracketed(type_: Any) -> Writer:
+    """Structures and lists as Java shows them: [1,x,[2,3]]."""
+    if pa.types.is_struct(type_):
+        parts = [_bracketed(field.type) for field in type_]
+        return lambda array: [
+            f"[{','.join(map(str, row))}]" if there else "null"
+            for row, there in zip(
+                zip(*(part(column) for part, column in zip(parts, array.flatten(), strict=True)), strict=True), array.is_valid().to_pylist()
+            )
+        ]
+    if pa.types.is_list(type_):
+        item = _bracketed(type_.value_type)
+        return lambda array: _grouped([str(text) for text in item(elements_of(array))], array, "[]")
+    write = _shown(type_)
+    return lambda array: ["null" if text is None else text for text in write(array)]
+
+
+def _maps(key: Writer, write: Writer, array: pa.Array) -> list[str | None]:
     keys, items = entries_of(array)
-    texts = spread(key.run(pa.record_batch({"": keys})), len(keys)).to_pylist()
-    return _grouped([f"{quoted_json(name)}:{text or 'null'}" for name, text in zip(texts, write(items), strict=True)], array, "{}")
+    return _grouped([f"{quoted_json(str(name))}:{text or 'null'}" for name, text in zip(key(keys), write(items), strict=True)], array, "{}")
 
 
 def _grouped(parts: Sequence[str], array: pa.Array, ends: str) -> list[str | None]:

@@ -253,6 +253,9 @@ def _quotient(name: str, checked: str, type: pa.DataType, a: Node, b: Node) -> N
 
 def whole_divide(a: Node, b: Node) -> Node:
     """`a div b`: bigint, towards zero."""
+    if (a.type, b.type) in ((INTERVAL, INTERVAL), (MONTHS, MONTHS)):
+        counts = [cast_raw(n, LONG) if n.type == INTERVAL else literal(pa.scalar(months_of(n), LONG)) for n in (a, b)]
+        return _quotient("divide", "divide_checked", LONG, *counts)
     for node in (a, b):
         if floating(node.type) or decimal(node.type):
             raise TypeMismatch(f"div needs whole numbers, but {node.text} is {name_of(node.type)}; use floor(a / b)")

@@ -88,6 +88,10 @@ class ExpressionParser(SparkParser):
     ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
+    TYPE_LITERAL_PARSERS: ClassVar[Any] = {
+        **SparkParser.TYPE_LITERAL_PARSERS,
+        exp.DType.TIME: lambda self, this, _: exp.Anonymous(this="_time", expressions=[this]),
+    }
     TERM: ClassVar[Any] = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
 
     def _parse_column_parts_fast(self) -> exp.Column | exp.Dot | None:

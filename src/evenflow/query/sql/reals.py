@@ -182,6 +182,12 @@ def _typeof(a: Node) -> Node:
     return literal(pa.scalar(name_of(a.type)))
 
 
+def _collation(a: Node) -> Node:
+    if not stringy(a.type) and a.type != NULL:
+        raise TypeMismatch(f"collation needs a string, but {a.text} is {name_of(a.type)}")
+    return literal(pa.scalar("SYSTEM.BUILTIN.UTF8_BINARY"))
+
+
 def _constant(value: float) -> Signature:
     return Signature(lambda: literal(pa.scalar(value, DOUBLE)), 0, 0)
 
@@ -217,4 +223,5 @@ FUNCTIONS: Final = {
                                                         _long(a, "bitmap_bucket_number")), 1, 1),
     "bitmap_count": Signature(lambda a: rowwise(lambda v: int.from_bytes(v, "big").bit_count(), LONG, _bytes(a)), 1, 1),
     "typeof": Signature(_typeof, 1, 1),
+    "collation": Signature(_collation, 1, 1),
 }  # fmt: skip

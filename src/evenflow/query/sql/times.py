@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from functools import partial
@@ -29,6 +30,7 @@ from evenflow.query.sql.types import (
     MONTHS,
     NULL,
     STRING,
+    TIME,
     TIMESTAMP,
     TIMESTAMP_NTZ,
     bounds,
@@ -283,7 +285,33 @@ def _from_unixtime(a: Node, form: Node | None = None) -> Node:
     return cast(made, STRING) if pattern == _ISO_TIME else _written("from_unixtime", made, pattern)
 
 
+_CLOCK: Final = re.compile(r"\s*(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?\s*", re.ASCII)
+_OF_A_DAY: Final = frozenset("HhkKmsSa")
+
+
+def _time(a: Node) -> Node:
+    """TIME '6:30:45.887'."""
+    text = str(constant_of(a, "a time of a day"))
+    found = _CLOCK.fullmatch(text)
+    hour, minute, second = (int(found[at] or 0) for at in (1, 2, 3)) if found else (24, 0, 0)
+    if found is None or hour > 23 or minute > 59 or second > 59:
+        raise ExpressionError(f"TIME {text!r} is no time of a day; write TIME '23:59:59.999999'")
+    return literal(pa.scalar(((hour * 60 + minute) * 60 + second) * 1_000_000 + int((found[4] or "").ljust(6, "0")), TIME))
+
+
+def micros_of_day(a: Node) -> int:
+    """The microseconds since midnight of a constant time of a day."""
+    if a.type != TIME or a.constant is None:
+        raise ExpressionError(f"{a.text} is no time of a day; columns cannot be such times, TIME '12:30:00' is one")
+    return int(a.constant.cast(LONG).as_py())
+
+
 def _date_format(a: Node, form: Node) -> Node:
+    if a.type == TIME:
+        pattern = constant_of(form, "the format of date_format")
+        if any(part.letter.isalpha() and part.letter not in _OF_A_DAY for part in formatted.parts_of(str(pattern), "date_format")):
+            raise ExpressionError(f"date_format: {pattern!r} asks for a date, and {a.text} is a time of a day")
+        return _written("date_format", literal(pa.scalar(micros_of_day(a), TIMESTAMP_NTZ).cast(TIMESTAMP)), pattern)
     return _written("date_format", cast(_stamp(a, "date_format"), TIMESTAMP), constant_of(form, "the format of date_format"))
 
 
@@ -417,6 +445,7 @@ FUNCTIONS: Final = {
     "to_timestamp": Signature(_to_timestamp, 1, 2),
     "from_unixtime": Signature(_from_unixtime, 1, 2),
     "date_format": Signature(_date_format, 2, 2),
+    "_time": Signature(_time, 1, 1),
     "unix_date": Signature(_unix_date, 1, 1),
     "date_add": Signature(partial(_date_add, "+"), 2, 2),
     "dateadd": Signature(partial(_date_add, "+"), 2, 2),

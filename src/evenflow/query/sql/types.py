@@ -24,6 +24,8 @@ TIMESTAMP_NTZ: Final = pa.timestamp("us")
 INTERVAL: Final = pa.duration("us")
 MONTHS: Final = pa.month_day_nano_interval()
 """Of a constant of years and months, which moves a time by the calendar. No column is of it."""
+TIME: Final = pa.time64("us")
+"""Of a constant time of a day, TIME '12:30:00'. No column is of it."""
 NULL: Final = pa.null()
 
 NUMBERS: Final = (pa.int8(), pa.int16(), INT, LONG, FLOAT, DOUBLE)
@@ -33,6 +35,7 @@ _NAMES: Final = {
     BOOL: "boolean", pa.int8(): "tinyint", pa.int16(): "smallint", INT: "int", LONG: "bigint", FLOAT: "float", DOUBLE: "double",
     STRING: "string", BINARY: "binary", DATE: "date", TIMESTAMP: "timestamp", TIMESTAMP_NTZ: "timestamp_ntz",
     INTERVAL: "interval", MONTHS: "interval of months", NULL: "void", VARIANT: "variant",
+    TIME: "time",
 }  # fmt: skip
 
 
