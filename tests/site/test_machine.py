@@ -134,6 +134,38 @@ def test_an_epoch_closes_a_linger_after_its_first_row() -> None:
     assert [m.epoch for m in site.marks(1, 0)] == [1]
 
 
+def test_rows_that_were_there_before_they_were_taken_have_waited_since() -> None:
+    site = Driver(0)
+    site.begin()
+    [timer] = [a for a in site.give(RowsArrived(0, 0, rows(1, 2), since_us=site.now_us - 4_000)) if isinstance(a, SetTimer)]
+    assert timer.at_us == site.now_us + 1_000
+    site.give(TimerFired("linger"), after_ms=1)
+    assert site.part.closed == 1
+    site.give(RowsArrived(0, 0, rows(3), since_us=site.now_us - 5_000))
+    assert site.part.closed == 2
+
+
+def test_what_follows_from_several_events_is_looked_at_once() -> None:
+    """The same as if each had been handled alone: two marks make an epoch whole, of which the second alone would have begun it."""
+    one, other = Driver(1), Driver(1)
+    one.begin()
+    other.begin()
+    heard = [Heard(0, Section(marks=[one.mark(0, 1), one.mark(0, 2)])), Heard(0, Section(marks=[one.mark(1, 1), one.mark(1, 2)]))]
+    for event in heard:
+        other.give(event)
+        one.part.take(event, one.now_us)
+    assert one.part.processed == 0
+    todo = one.part.look()
+    assert [type(action) for action in todo].count(Run) == 1
+    assert one.part.look() == []
+    while todo:
+        action = todo.pop(0)
+        if isinstance(action, Run):
+            one.part.take(WorkDone(action.work.run()), one.now_us)
+            todo += one.part.look()
+    assert (one.part.processed, one.part.finished) == (other.part.processed, other.part.finished) == (2, 2)
+
+
 def test_a_full_epoch_closes_at_once_and_takes_no_more_than_it_may() -> None:
     site = Driver(0)
     site.begin()

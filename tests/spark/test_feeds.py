@@ -143,3 +143,26 @@ def test_percentiles_are_within_five_percent() -> None:
         found = percentile_ms([counts], q)
         assert found is not None and abs(found - q * 100) / (q * 100) < 0.05
     assert percentile_ms([{}], 0.5) is None
+
+
+def test_a_punctual_reader_is_asked_a_linger_after_its_next_row_is_there(reactor: Reactor) -> None:
+    """Nobody needs the first row of an epoch before the epoch closes, but how long it has waited is known."""
+    reader = Script(None, batch(1, 2), batch(3), wake_us=5_000_000, ends=False)
+    reader.punctual = True
+    feed = ReaderFeed(0, 0, reader, reactor, linger_us=5_000)
+    assert feed.poll(1_000_000, 10) == []
+    assert (feed.due_us, feed.resting) == (5_005_000, True)
+    (arrived,) = feed.poll(feed.due_us, 10)
+    assert isinstance(arrived, RowsArrived) and arrived.since_us == 5_000_000
+    reader.wake_us = 6_000_000
+    (early,) = feed.poll(5_006_000, 10)  # A peer's epoch makes this one close before: what was expected at 5.0 s has come.
+    assert isinstance(early, RowsArrived) and early.since_us == 5_000_000
+    assert feed.due_us == 6_005_000
+
+
+def test_a_reader_that_is_not_punctual_is_asked_when_it_says(reactor: Reactor) -> None:
+    feed = ReaderFeed(0, 0, Script(None, batch(1), wake_us=5_000_000, ends=False), reactor, linger_us=5_000)
+    feed.poll(1_000_000, 10)
+    assert (feed.due_us, feed.resting) == (5_000_000, False)
+    (arrived,) = feed.poll(5_000_100, 10)
+    assert isinstance(arrived, RowsArrived) and arrived.since_us is None

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.sources.generator import GOLDEN, array_of, mix, stream_of, zipf_ranks, zipf_tables
+from evenflow.sources.generator import GOLDEN, mix, stream_of, zipf_ranks, zipf_tables
 from evenflow.sources.pace import MadeReader, MadeSource
-from evenflow.stream.arrays import Int64s
+from evenflow.stream.arrays import Int64s, arrow_of
 
 SCHEMA: Final = pa.schema([("number", pa.int64()), ("key", pa.int64()), ("due_us", pa.int64())])
 """number: of the row. due_us: when it was due, microseconds since 1970; of no meaning in rows that are read as fast as they are taken."""
@@ -63,7 +63,7 @@ class DriftingReader(MadeReader):
     def _rows(self, first: int, count: int) -> pa.RecordBatch:
         numbers = np.arange(first, first + count, dtype=np.int64) * self._of + self._partition
         columns = (numbers, self._popularity.keys_of(numbers), self._pace.take(count))
-        return pa.RecordBatch.from_arrays([array_of(column, pa.int64()) for column in columns], schema=SCHEMA)
+        return pa.RecordBatch.from_arrays([arrow_of(column, pa.int64()) for column in columns], schema=SCHEMA)
 
 
 @dataclass(frozen=True)

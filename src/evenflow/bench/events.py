@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.sources.generator import array_of, random_bits, stream_of
+from evenflow.sources.generator import random_bits, stream_of
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.arrays import arrow_of
 from evenflow.stream.waiting import Waiting
 
 Ints = npt.NDArray[np.int64]
@@ -137,8 +138,8 @@ class ScheduledReader(Reader):
         ts = source.begin_us + source.since_us(np.maximum(number - source.at_once, 0))
         keys = (key % np.uint64(source.keys)).view(np.int64)
         columns = [
-            array_of(np.where(number < source.at_once, number % source.keys, keys), pa.int64()),
-            array_of(ts, pa.timestamp("us")),
-            array_of((value % np.uint64(1000)).view(np.int64), pa.int64()),
+            arrow_of(np.where(number < source.at_once, number % source.keys, keys), pa.int64()),
+            arrow_of(ts, pa.timestamp("us")),
+            arrow_of((value % np.uint64(1000)).view(np.int64), pa.int64()),
         ]
         return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)

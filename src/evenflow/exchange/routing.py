@@ -17,8 +17,11 @@ from evenflow.exchange.dealing import bounds_of, deal
 from evenflow.kernels.hash import hash_columns, partition_of, scatter
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Ranges, Segment, Spread
 from evenflow.plan.plan import Plan
+from evenflow.stream.arrays import arrow_of
 from evenflow.stream.rows import Rows
 from evenflow.stream.taking import taken
+
+_UINT64, _INT32 = pa.uint64(), pa.int32()
 
 
 def key_groups_of(plan: Plan, segment: Segment) -> npt.NDArray[np.int32]:
@@ -157,18 +160,18 @@ class Router:
         columns: list[pa.Array] = list(rows.batch.columns)
         if isinstance(self.arc.route, Keyed):
             hashes = rows.hash if self.hashed and rows.hash is not None else hash_columns(rows.batch, self.arc.route.columns)
-            columns.append(pa.array(hashes))
+            columns.append(arrow_of(hashes, _UINT64))
             partition = partition_of(hashes, split.key_groups)
         elif isinstance(self.arc.route, Spread):
             partition = rows.partition % np.int32(len(split.group_of))
         elif isinstance(self.arc.route, Dealt):
             partition = deal(rows.partition, epoch, split.shares)
-            columns.append(pa.array(partition))
+            columns.append(arrow_of(partition, _INT32))
         else:
             partition = None
         named = len(columns) < len(self.schema)
         if named:
-            columns.append(pa.array(rows.partition))
+            columns.append(arrow_of(np.ascontiguousarray(rows.partition), _INT32))
         owner = None if named or len(partitions) == 1 else rows.partition
         if partition is None or count == 1:
             whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)

@@ -6,7 +6,7 @@ normal form (float64, -0.0 as 0.0, one NaN). Views honour the array's offset; no
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -23,17 +23,19 @@ NAN_WORD = 0x7FF8000000000000
 """Bits of the one NaN."""
 
 
+_WORDS: Final = frozenset(
+    kind.id
+    for kind in (
+        pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.bool_(), pa.date32(),
+        pa.timestamp("us"), pa.duration("us"), pa.float16(), pa.float32(), pa.float64(), pa.null(),
+    )
+)  # fmt: skip
+_INT64: Final = pa.int64().id
+
+
 def is_word(kind: pa.DataType) -> bool:
     """Whether values of the type fit one int64 word."""
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_date32(kind)
-        or pa.types.is_timestamp(kind)
-        or pa.types.is_duration(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_null(kind)
-    )
+    return kind.id in _WORDS
 
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -63,6 +65,8 @@ def fixed_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 def integers_of(array: pa.Array) -> Words:
     """int64 (n,) of an integer, boolean, date or timestamp (microseconds) column; undefined where null."""
     kind = array.type
+    if kind.id == _INT64:
+        return fixed_view(array, np.int64)
     if pa.types.is_null(kind):
         return np.zeros(len(array), np.int64)
     if pa.types.is_boolean(kind):
@@ -83,6 +87,8 @@ def floats_of(array: pa.Array) -> Floats:
 
 def words_of(array: pa.Array) -> Words:
     """int64 (n,): the normal form of a fixed-width column (`is_word`); undefined where null."""
+    if array.type.id == _INT64:
+        return fixed_view(array, np.int64)
     if pa.types.is_floating(array.type):
         return normal_floats(np.ascontiguousarray(floats_of(array)))
     return integers_of(array)

@@ -133,12 +133,12 @@ def _readonly(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def _fold_column(array: pa.Array, total: Hashes, first: bool, salt: np.uint64) -> None:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
     kind = array.type
     if is_word(kind):
         nulls = np.ones(len(array), np.uint8) if pa.types.is_null(kind) else nulls_of(array)
-        _fold_words(_readonly(np.ascontiguousarray(words_of(array))), nulls, total, first, salt)
+        _fold_words(np.ascontiguousarray(words_of(array)), nulls, total, first, salt)
+    elif pa.types.is_dictionary(kind):
+        _fold_column(array.dictionary_decode(), total, first, salt)
     elif pa.types.is_decimal(kind):
         if not pa.types.is_decimal128(kind):
             array = array.cast(pa.decimal128(38, kind.scale))

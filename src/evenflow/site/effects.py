@@ -149,7 +149,7 @@ class Effects(Fittings):
         if self.keeping.has(key):
             self.keeping.take(key, batch)
         else:
-            queue.put(batch, self.now_us, event.share, due_us=event.due_us)
+            queue.put(batch, self.now_us if event.since_us is None else event.since_us, event.share, due_us=event.due_us)
 
     def end_batch(self, event: BatchDone) -> None:
         self._stirred = True

@@ -42,8 +42,7 @@ class Kept(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Every site of the run is there and reachable; the dataflow may open epochs. relief_us: moves have so long to take away what is beyond
-    the budget for state, before it is written to disk."""
+    """Every site can be reached: epochs may open. relief_us: moves have so long to take away state beyond the budget, before disks do."""
 
     relief_us: int = 0
 
@@ -51,13 +50,14 @@ class Started:
 @dataclass(frozen=True, slots=True)
 class RowsArrived:
     """A source partition hosted here has rows. segment, partition: of the ingress. share: whose they are, if a task of Spark has pushed
-    them. due_us: wall clock at which the first of them was due, if the source can say and somebody wants to know."""
+    them. due_us: when the first of them was due, if somebody asks and the source can say. since_us: when it was there, if before."""
 
     segment: int
     partition: int
     batch: pa.RecordBatch
     share: Share | None = None
     due_us: int | None = None
+    since_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

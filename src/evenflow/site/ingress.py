@@ -60,13 +60,13 @@ class IngressQueue:
     def put(
         self,
         batch: pa.RecordBatch,
-        now_us: int,
+        since_us: int,
         share: Share | None = None,
         stored: RowsObject | None = None,
         due_us: int | None = None,
     ) -> None:
-        """share: whose the rows are, if a task of Spark has pushed them. stored: where they are, if nobody gives them again. due_us: when
-        the first of them was due, if the source can say."""
+        """since_us: when the first of them was there. share: whose the rows are, if a task of Spark has pushed them. stored: where they
+        are, if nobody gives them again. due_us: when the first of them was due, if the source can say."""
         if batch.num_rows:
             if self.dated:
                 self._due.append((batch.num_rows, due_us))
@@ -74,7 +74,7 @@ class IngressQueue:
             self.rows += batch.num_rows
             self.bytes += batch.num_rows * self.row_bytes if self.row_bytes is not None else int(batch.nbytes)
             if self.since is None:
-                self.since = now_us
+                self.since = since_us
 
     def end_batch(self, batch: int) -> None:
         """All rows of a Spark batch have been put."""

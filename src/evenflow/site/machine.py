@@ -1,7 +1,8 @@
 """One dataflow's part on one site: the machine that closes epochs, exchanges frames and processes them in order.
 
-Sans-IO: `handle` takes an event and the time at which it was seen, and returns what the world should do; `flush` collects what is to be
-said to each peer, once per loop tick. This file knows no clock, socket, thread or Spark. Its two halves:
+Sans-IO: `handle` takes an event and the time at which it was seen, and returns what the world should do. Who has several may let it `take`
+each of them, and `look` once at what follows from all. `flush` collects what is to be said to each peer, once per loop tick. This file
+knows no clock, socket, thread or Spark. Its two halves:
 - the rules (`rules`, and `effects`): what each event changes, one row per event and guard, named as in the protocol;
 - `_settle`: what follows from the state, in a fixed order, until nothing follows any more: close epochs, process complete ones, finish.
 
@@ -48,9 +49,17 @@ class SiteMachine(Effects):
 
     def handle(self, event: Event, now_us: int) -> list[Action]:
         """Take one event, seen at `now_us`. Returns actions in the order in which they must be carried out."""
+        self.take(event, now_us)
+        return self.look()
+
+    def take(self, event: Event, now_us: int) -> None:
+        """What an event changes by its rule. What follows from that waits for `look`."""
         if now_us > self.now_us:
             self.now_us = now_us
         RULES.apply(self, event, self.story)
+
+    def look(self) -> list[Action]:
+        """What follows from all that was taken since the last look. Returns actions in the order in which they must be carried out."""
         if self._stirred or self._may_close or self._may_begin or self._came_further:
             everything = self._stirred or not self._ordinary
             news = self._may_close, self._may_begin, self._came_further

@@ -54,6 +54,7 @@ class View:
         self._splits: dict[tuple[int, int], tuple[Split, ...]] = {}
         self._groups: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
         self._sides: dict[SiteId, int] = {}
+        self._counted: dict[tuple[int, int], bool] = {}
         self._least: int | None = None
         self._note()
 
@@ -91,6 +92,7 @@ class View:
     def _note(self) -> None:
         """Whatever is asked often is computed here, once per plan and membership."""
         self._blocks.clear()
+        self._counted.clear()
         self._least = None
         self.joining = frozenset([copy.number for copy in self.membership.joining])
         ranks: dict[SiteId, Counter[int]] = {}
@@ -212,8 +214,12 @@ class View:
 
     def counts(self, segment: int, partitions: tuple[int, ...]) -> bool:
         """Whether this site is the one of several replicas whose numbers are counted: the first live one of these partitions."""
-        live = self.membership.live(self.plan, segment, partitions[0])
-        return bool(live) and live[0] == self.site
+        key = segment, partitions[0]
+        found = self._counted.get(key)
+        if found is None:
+            live = self.membership.live(self.plan, *key)
+            found = self._counted[key] = bool(live) and live[0] == self.site
+        return found
 
     def leader(self, segment: int, partition: int) -> Leader:
         return self.membership.leaders[segment][partition]

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.sources.generator import GOLDEN, array_of, mix, random_bits, stream_of
-from evenflow.stream.arrays import Int64s
+from evenflow.sources.generator import GOLDEN, mix, random_bits, stream_of
+from evenflow.stream.arrays import Int64s, arrow_of
 
 StreamName = Literal["person", "auction", "bid"]
 STREAMS: Final[tuple[str, ...]] = get_args(StreamName)
@@ -147,7 +147,7 @@ def _people(draws: Draws, numbers: Int64s, clock: Clock) -> list[pa.Array]:
         _pick(texts.cards, draws),
         _pick(pa.array(CITIES), draws),
         _pick(pa.array(STATES), draws),
-        array_of(clock.times(numbers), TIME),
+        arrow_of(clock.times(numbers), TIME),
         _pick(texts.person_extra, draws),
     ]
 
@@ -167,8 +167,8 @@ def _auctions(draws: Draws, numbers: Int64s, clock: Clock) -> list[pa.Array]:
         _pick(texts.descriptions, draws),
         _int(initial),
         _int(initial + draws.price()),
-        array_of(times, TIME),
-        array_of(times + lasts, TIME),
+        arrow_of(times, TIME),
+        arrow_of(times + lasts, TIME),
         _int(seller),
         _int(FIRST_CATEGORY + draws.below(CATEGORIES)),
         _pick(texts.auction_extra, draws),
@@ -192,7 +192,7 @@ def _bids(draws: Draws, numbers: Int64s, clock: Clock) -> list[pa.Array]:
         _int(draws.price()),
         texts.channels.take(channel),
         texts.urls.take(channel),
-        array_of(clock.times(numbers), TIME),
+        arrow_of(clock.times(numbers), TIME),
         _pick(texts.bid_extra, draws),
     ]
 
@@ -214,7 +214,7 @@ def _active_person(draws: Draws, people: Int64s) -> Int64s:
 
 
 def _int(values: Int64s) -> pa.Array:
-    return array_of(np.ascontiguousarray(values, dtype=np.int64), pa.int64())
+    return arrow_of(np.ascontiguousarray(values, dtype=np.int64), pa.int64())
 
 
 def _pick(values: pa.Array, draws: Draws) -> pa.Array:

@@ -89,8 +89,12 @@ class Pace:
         return max(self.start_us - (-intervals * 1_000_000 // self.rate), now_us + REST_US)
 
     def take(self, count: int) -> npt.NDArray[np.int64]:
-        """Times of the next `count` rows, microseconds since 1970, int64, and on to the row after them."""
+        """Times of the next `count` rows, and on to the row after them."""
         first, self.next_row = self.next_row, self.next_row + count
+        return self.times(first, count)
+
+    def times(self, first: int, count: int) -> npt.NDArray[np.int64]:
+        """When `count` rows from `first` on are due, microseconds since 1970, int64. With a rate, not before the first call of `due`."""
         if self.rate is None:
             return np.arange(FIRST_US + first, FIRST_US + first + count)
         assert self.start_us is not None
@@ -108,6 +112,7 @@ class MadeReader(Reader):
     def __init__(self, source: Any, partition: int, of: int) -> None:
         self._pace = Pace(source.rate, source.rows, partition, of)
         self._pace.start_us = source.begin_us
+        self.punctual = source.rate is not None
         self.ended = self._pace.ended
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.sources.generator import array_of, random_bits, stream_of, zipf_ranks
+from evenflow.sources.generator import random_bits, stream_of, zipf_ranks
 from evenflow.sources.pace import MadeReader, MadeSource
+from evenflow.stream.arrays import arrow_of
 from evenflow.stream.declared import May, whole
 
 CYCLE_ROWS: Final = 1 << 17
@@ -105,11 +106,11 @@ class Cycle(NamedTuple):
         ephemeral = ((self.ephemeral[here] + turns * 7919) % EPHEMERAL_PORTS + FIRST_EPHEMERAL).astype(np.int32)
         port, sends = self.port[here], self.from_client[here]
         columns = [
-            array_of(times, pa.timestamp("us")),
+            arrow_of(times, pa.timestamp("us")),
             self.src.slice(at, count),
             self.dst.slice(at, count),
-            array_of(np.where(sends, ephemeral, port), pa.int32()),
-            array_of(np.where(sends, port, ephemeral), pa.int32()),
+            arrow_of(np.where(sends, ephemeral, port), pa.int32()),
+            arrow_of(np.where(sends, port, ephemeral), pa.int32()),
             self.proto.slice(at, count),
             self.length.slice(at, count),
             self.tcp_flags.slice(at, count),
@@ -216,9 +217,9 @@ def draw_cycle(seed: int, partition: int, hosts: int) -> Cycle:
     return Cycle(
         src=ends.take(pa.array(np.where(client_sends, client_end, server_end))),
         dst=ends.take(pa.array(np.where(client_sends, server_end, client_end))),
-        proto=array_of(np.array([a.proto for a in APPS], np.int8)[s.app[owner]], pa.int8()),
-        length=array_of(length[order], pa.int32()),
-        tcp_flags=array_of(flags[order], pa.int16()),
+        proto=arrow_of(np.array([a.proto for a in APPS], np.int8)[s.app[owner]], pa.int8()),
+        length=arrow_of(length[order], pa.int32()),
+        tcp_flags=arrow_of(flags[order], pa.int16()),
         port=s.port[owner],
         ephemeral=s.ephemeral[owner],
         from_client=client_sends,

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import SourceError
-from evenflow.sources.generator import array_of
 from evenflow.sources.packets import SCHEMA
+from evenflow.stream.arrays import arrow_of
 
 MAGICS: Final = {
     b"\xa1\xb2\xc3\xd4": (">", 1000),
@@ -202,7 +202,7 @@ def decode(data: npt.NDArray[np.uint8], packets: list[Packet]) -> pa.RecordBatch
     columns = {"src": source, "dst": target}
     for name, values in numbers.items():
         type_ = SCHEMA.field(name).type
-        columns[name] = array_of(values[kept].astype(f"i{type_.bit_width // 8}"), type_)
+        columns[name] = arrow_of(values[kept].astype(f"i{type_.bit_width // 8}"), type_)
     return pa.RecordBatch.from_arrays([columns[name] for name in SCHEMA.names], schema=SCHEMA)
 
 

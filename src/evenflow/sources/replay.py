@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from evenflow.errors import SourceError, TypeMismatch, UnknownColumn
 from evenflow.sources.files import LAST_US, Format, Skip, file_batches
-from evenflow.sources.generator import array_of
 from evenflow.sources.pace import REST_US
 from evenflow.sources.source import Reader, Source
+from evenflow.stream.arrays import arrow_of
 from evenflow.stream.declared import Declared, May, each, number, one_of, optional, path, row_schema, whole
 from evenflow.stream.waiting import Waiting
 
@@ -115,7 +115,7 @@ class ReplayReader(Reader):
     def _shifted(self, batch: pa.RecordBatch, due: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """The rows with the time at which they were due in place of the time they had."""
         index = batch.schema.get_field_index(self._source.time_column)
-        times = array_of(np.ascontiguousarray(due), batch.schema.field(index).type)
+        times = arrow_of(np.ascontiguousarray(due), batch.schema.field(index).type)
         return batch.set_column(index, batch.schema.field(index), times)
 
 

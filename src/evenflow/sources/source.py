@@ -22,10 +22,12 @@ class Reader(ABC):
 
     ended: no row will come any more. wake_us: wall clock, microseconds since 1970, when asking again is worth while; None: as
     soon as `fileno()` is readable or, without one, in a millisecond. It is a hint for after a `read` that returned None.
+    punctual: a row is there at `wake_us` and none before, so who needs none for a while may come later, and knows when the first came.
     """
 
     ended: bool = False
     wake_us: int | None = None
+    punctual: bool = False
 
     @abstractmethod
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:

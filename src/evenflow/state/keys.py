@@ -19,6 +19,8 @@ from evenflow.stream.values import plain_values
 
 _AS_WORDS: Final = frozenset((pa.int64().id, pa.uint64().id, pa.float64().id))
 """Ids of the types whose values are their words."""
+_AS_THEY_ARE: Final = frozenset((pa.int32().id, pa.int64().id, pa.string().id, pa.timestamp("us").id))
+"""Ids of types that most keys are of, whose values have one form only."""
 IDENTITY: Final = (pa.field("_key_hash", pa.int64(), False), pa.field("_key_check", pa.int64(), False))
 """Columns by which a key is told where the key itself is not known: the bits of its `identity`."""
 
@@ -35,6 +37,8 @@ def key_columns(batch: pa.RecordBatch, keys: Sequence[str], rows: Int64s) -> lis
 
 
 def _normal(array: pa.Array) -> pa.Array:
+    if array.type.id in _AS_THEY_ARE:
+        return array
     if pa.types.is_struct(array.type):
         parts = [_normal(part) for part in array.flatten()]
         return pa.StructArray.from_arrays(parts, fields=list(array.type), mask=array.is_null() if array.null_count else None)

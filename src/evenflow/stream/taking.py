@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.stream.arrays import Int64s
+from evenflow.stream.arrays import Int64s, arrow_of
 
 _WIDTHS: Final[dict[int, npt.DTypeLike]] = {
     kind.id: np.dtype(f"u{kind.bit_width // 8}")
@@ -33,7 +33,7 @@ def taken(array: pa.Array, places: Int64s) -> pa.Array:
     if not size:
         return array.take(pa.array(places))
     values = np.frombuffer(array.buffers()[1], width, array.offset + size)[array.offset :].take(places)
-    return pa.Array.from_buffers(array.type, places.size, [None, pa.py_buffer(values)], 0)
+    return arrow_of(values, array.type)
 
 
 def rows_taken(batch: pa.RecordBatch, places: Int64s) -> pa.RecordBatch:

@@ -23,7 +23,7 @@ from evenflow.kernels.sketch import estimates
 from evenflow.kernels.wide import averages, first_wide
 from evenflow.query.aggregates import AggCall, Cell, cells, cells_of, partial_cells
 from evenflow.state.keys import to_array
-from evenflow.stream.arrays import Int64s
+from evenflow.stream.arrays import Int64s, arrow_of
 
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
@@ -188,7 +188,7 @@ class Totals:
         empty = words[counted] == 0 if len(parts) == 2 and not words[counted].all() else None
         match main.kind:
             case "rows" | "count":
-                return pa.array(words[at])
+                return arrow_of(words[at], pa.int64())
             case "isum" if call.function == "sum":
                 return to_array(_checked_sum(words[at], words[at + 1], call, key_of), call.type, empty)
             case "isum":
@@ -196,7 +196,8 @@ class Totals:
             case "fsum" if call.function == "sum":
                 return to_array(words[at], call.type, empty)
             case "fsum":
-                return pa.array(_divide(words[at].view(np.float64), words[counted], empty), mask=empty)
+                found = _divide(words[at].view(np.float64), words[counted], empty)
+                return arrow_of(found, pa.float64()) if empty is None else pa.array(found, mask=empty)
             case "xsum":
                 total = rounded(words[at : at + main.words])
                 return pa.array(total if call.function == "sum" else _divide(total, words[counted], empty), call.type, mask=empty)

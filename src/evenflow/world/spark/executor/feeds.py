@@ -52,10 +52,12 @@ class Feed(Protocol):
 
 
 class ReaderFeed:
-    """A reader that never waits, on the event loop's own thread. dated: somebody wants to know when rows were due."""
+    """A reader that never waits, on the event loop's own thread. dated: somebody wants to know when rows were due. linger_us: an epoch
+    closes this long after its first row: a punctual reader is asked then, and not when that row comes."""
 
-    def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor, *, dated: bool = False) -> None:
-        self._dated = dated
+    def __init__(self, segment: int, partition: int, reader: Reader, reactor: Reactor, *, dated: bool = False, linger_us: int = 0) -> None:
+        self._dated, self._linger_us = dated, linger_us
+        self._expected_us: int | None = None
         self.segment, self.partition = segment, partition
         self.due_us = 0
         self.over = self.resting = False
@@ -65,7 +67,7 @@ class ReaderFeed:
 
     def poll(self, now_us: int, room: int) -> list[Event]:
         reader = self._reader
-        self.resting = False
+        since_us, self._expected_us, self.resting = self._expected_us, None, False
         wanted = min(room, READ_ROWS_MAX)
         waiting = reader.waiting(now_us) if self._dated else None
         try:
@@ -74,10 +76,13 @@ class ReaderFeed:
             raise SourceError(f"a source's reader stopped with {type(error).__name__}: {error}") from error
         events: list[Event] = []
         if batch is not None and batch.num_rows:
-            events.append(RowsArrived(self.segment, self.partition, batch, due_us=None if waiting is None else waiting.since_us))
+            due_us = None if waiting is None else waiting.since_us
+            since_us = None if since_us is None or since_us >= now_us else since_us
+            events.append(RowsArrived(self.segment, self.partition, batch, due_us=due_us, since_us=since_us))
             self._idle_us = IDLE_FIRST_US
-            wake_us = reader.wake_us
-            self.due_us = wake_us if wake_us is not None and batch.num_rows < wanted else now_us
+            self.due_us = now_us
+            if reader.wake_us is not None and batch.num_rows < wanted:
+                self._expect(reader.wake_us)
         if reader.ended:
             events.append(SourceEnded(self.segment, self.partition))
             self.over = True
@@ -103,7 +108,7 @@ class ReaderFeed:
     def _wait(self, now_us: int) -> None:
         reader = self._reader
         if reader.wake_us is not None:
-            self.due_us = max(reader.wake_us, now_us + 200)
+            self._expect(max(reader.wake_us, now_us + 200))
             return
         fd = reader.fileno()
         if fd is not None:
@@ -112,6 +117,12 @@ class ReaderFeed:
             return
         self.due_us = now_us + self._idle_us
         self._idle_us = min(2 * self._idle_us, IDLE_LAST_US)
+
+    def _expect(self, wake_us: int) -> None:
+        """There is something to read at `wake_us`."""
+        self.due_us = wake_us
+        if self._reader.punctual and self._linger_us:
+            self._expected_us, self.due_us, self.resting = wake_us, wake_us + self._linger_us, True
 
     def _arm(self, fd: int) -> None:
         """Be told once when the descriptor is readable; once, because there may be no room by then."""

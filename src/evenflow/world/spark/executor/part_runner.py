@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol, assert_never
-
-import pyarrow as pa
 
 from evenflow.exchange.routing import Split, wire_schema
 from evenflow.exchange.section import Section
@@ -50,14 +48,13 @@ from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
 from evenflow.site.overdue import Overdue
 from evenflow.site.staging import PushedFeed
-from evenflow.sources.source import place
-from evenflow.sources.then import awaited, followed
 from evenflow.statistics.histogram import Histogram, latency_of
 from evenflow.statistics.wire import FlatWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import FIRST_PLAN, NO_SITE, SiteId
-from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
+from evenflow.world.spark.executor.feeds import NEVER_US
 from evenflow.world.spark.executor.held import HeldEpoch, HeldEpochs
+from evenflow.world.spark.executor.reading import Reading
 from evenflow.world.spark.executor.spill_store import SpillStore
 from evenflow.world.spark.executor.storing import Order, Storing
 from evenflow.world.spark.executor.user_thread import UserThread
@@ -116,12 +113,9 @@ class PartRunner:
         self._disk: SpillStore | None = None
         self._store_url = start.store
         self._storing: dict[str, Storing] = {}
-        self._feeds: list[Feed] = []
+        self._reading = Reading(self.part, layout, plan, reactor, self._take)
+        self._asked = False
         self._beside: deque[Work] = deque()
-        self._replicated = any(len(sites) > 1 for segment in plan.placement for sites in segment)
-        self._settling: list[PushedFeed] = []
-        self._pushed: dict[str, tuple[int, bool]] = {}
-        self._parked: list[OpenSource] = []
         for source in layout.sources.values():
             source.warm_up()
         for described in layout.segments:
@@ -140,45 +134,6 @@ class PartRunner:
             self.held[sink] = HeldEpochs(self._layout.segments[segment].schema, since)
             self._held_segments[sink] = segment
 
-    def _open_source(self, opening: OpenSource) -> None:
-        """This site leads an ingress partition: read it, from where its log ends."""
-        segment, partition = opening.segment, opening.partition
-        described = self._layout.segments[segment]
-        source = self._layout.sources[described.source or ""]
-        if self._must_wait(source):
-            self._parked.append(opening)
-            return
-        if source.pushed:
-            self._open_pushed(opening, described.source or "", source.schema)
-            return
-        reader = place(source.open(partition, described.partitions), opening.rows, opening.through)
-        if came := self.part.view.plan.came(segment):
-            reader.meet(came)
-        make = BesideFeed if source.blocking else ReaderFeed
-        self._feeds.append(make(segment, partition, reader, self._reactor, dated=self.part.ingress.reflex.covers(segment)))
-
-    def _must_wait(self, source: Any) -> bool:
-        """It begins after another one, which Spark has not pushed whole."""
-        first = awaited(source)
-        return first is not None and not source.pushed and not self._pushed.get(first, (0, False))[1]
-
-    def _open_pushed(self, opening: OpenSource, source: str, schema: pa.Schema) -> None:
-        """Spark's tasks push the rows here from now on; what they and the driver have told another leader is known from the log."""
-        entered = self.part.entered(opening.segment, opening.partition)
-        settling = self._replicated or followed(self._layout.sources, source)
-        feed = PushedFeed(opening.segment, opening.partition, schema, source, opening.rows, entered, settling)
-        self._feeds.append(feed)
-        if settling:
-            self._settling.append(feed)
-        if source in self._pushed:
-            self._tell_feed(feed, *self._pushed[source])
-
-    def _close_source(self, segment: int, partition: int) -> None:
-        self._parked = [opening for opening in self._parked if (opening.segment, opening.partition) != (segment, partition)]
-        for feed in [feed for feed in self._feeds if (feed.segment, feed.partition) == (segment, partition)]:
-            self._feeds.remove(feed)
-            feed.close()
-
     # ------------------------------------------------------------ events in, actions out
 
     def deliver(self, event: Event, now_us: int) -> None:
@@ -187,17 +142,39 @@ class PartRunner:
             return
         self._now_us = now_us
         try:
-            if type(event) is not Heard:
-                event = self._told.whole(event)
-            elif self._feeds and self.part.follows(event.section):
-                self._poll_feeds(now_us, closing=True)
+            event = self._told.whole(event)
             actions = self.part.handle(event, now_us)
             if actions:
                 self._carry_out(actions)
             if isinstance(event, DrainRequested):
-                self._close_feeds(but=self.part.replays)
+                self._reading.close_all(but=self.part.replays)
         except Exception as error:
             self.fail(error)
+
+    def hear(self, event: Heard, now_us: int) -> None:
+        """Take what a peer says. What follows, this tick's `advance` looks at: other peers may have said something, too."""
+        if self._reading and not (self.broken or self._asked) and self.part.follows(event.section):
+            self._asked = True
+            self._read(now_us, closing=True)
+        self._take(event, now_us)
+
+    def _take(self, event: Event, now_us: int) -> None:
+        if not self.broken:
+            try:
+                self.part.take(event, now_us)
+            except Exception as error:
+                self.fail(error)
+
+    def _look(self) -> None:
+        """Carry out what follows from what was taken."""
+        self._asked = False
+        if not self.broken:
+            try:
+                actions = self.part.look()
+                if actions:
+                    self._carry_out(actions)
+            except Exception as error:
+                self.fail(error)
 
     def _carry_out(self, actions: list[Action]) -> None:
         for action in actions:
@@ -214,13 +191,11 @@ class PartRunner:
                 case TellCoordinator():
                     self._world.tell(self.run, action.fact)
                 case OpenSource():
-                    self._open_source(action)
+                    self._reading.open(action)
                 case CloseSource():
-                    self._close_source(action.segment, action.partition)
+                    self._reading.close(action.segment, action.partition)
                 case Meet():
-                    for feed in self._feeds:
-                        if feed.segment == action.segment and isinstance(feed, ReaderFeed | BesideFeed):
-                            feed.meet(action.names)
+                    self._reading.meet(action.segment, action.names)
                 case Ship():
                     self._world.ship(self.run, action)
                 case Spill() | Load():
@@ -267,7 +242,7 @@ class PartRunner:
         if not self._beside:
             self._world.busy(self.run, None)
             self._tell_user_code()
-        self.deliver(WorkDone(outcome), self._clock.now_us())
+        self._take(WorkDone(outcome), self._clock.now_us())
 
     def _tell_user_code(self) -> None:
         """Where the process may end now: see `control.InUserCode`."""
@@ -294,14 +269,14 @@ class PartRunner:
         if self.broken:
             return
         self._now_us = now_us
-        if self._feeds:
-            self._poll_feeds(now_us)
+        if self._reading:
+            self._read(now_us)
         if self._timers:
             self._fire_timers(now_us)
+        self._look()
         if self._works:
             self._run_works(now_us)
-        for feed in self._settling:
-            feed.settle(self.part.settled_rows(feed.segment, feed.partition))
+        self._reading.settle()
 
     def flush(self, now_us: int) -> list[tuple[int, Section]]:
         """(peer, section) for everything that has to be said since the last flush."""
@@ -319,71 +294,41 @@ class PartRunner:
             return NEVER_US
         if self._works:
             return 0
-        due = min(self._timers.values(), default=NEVER_US)
-        for feed in self._feeds:
-            if feed.due_us < due and self.part.room(feed.segment, feed.partition) > 0:
-                due = feed.due_us
-        return due
+        return min([self._reading.due_us(), *self._timers.values()])
 
     def _fire_timers(self, now_us: int) -> None:
         for name in [name for name, at_us in self._timers.items() if at_us <= now_us]:
             del self._timers[name]
-            self.deliver(TimerFired(name), now_us)
+            self._take(TimerFired(name), now_us)
 
-    def _poll_feeds(self, now_us: int, *, closing: bool = False) -> None:
-        """Ask the feeds that are due. closing: an epoch is about to close, so ask also those that were told to rest until then."""
-        over = False
-        for feed in self._feeds:
-            if feed.due_us > now_us and not (closing and feed.resting):
-                continue
-            room = self.part.room(feed.segment, feed.partition)
-            if room <= 0:
-                continue
-            try:
-                events = feed.poll(now_us, room)
-            except Exception as error:
-                self.fail(error)
-                return
-            for event in events:
-                self.deliver(event, now_us)
-            feed.rest(self.part.close_due_us)
-            over = over or feed.over
-        if over:
-            self._feeds = [feed for feed in self._feeds if not feed.over]
+    def _read(self, now_us: int, *, closing: bool = False) -> None:
+        try:
+            self._reading.poll(now_us, closing=closing)
+        except Exception as error:
+            self.fail(error)
 
     def _run_works(self, now_us: int) -> None:
         deadline = time.monotonic() + WORK_BUDGET_S
         while self._works:
-            self.deliver(WorkDone(self._works.popleft().run(time.perf_counter_ns)), now_us)
-            if time.monotonic() > deadline:
+            self._take(WorkDone(self._works.popleft().run(time.perf_counter_ns)), now_us)
+            late = time.monotonic() > deadline
+            if late or not self._works:
+                self._look()
+            if late:
                 return
 
     # ------------------------------------------------------------ Spark on both sides
 
     def pushed_feed(self, source: str, partition: int) -> PushedFeed | None:
         """The feed of an ingress partition that lives here and is not over."""
-        for feed in self._feeds:
-            if isinstance(feed, PushedFeed) and feed.partition == partition and feed.source == source:
-                return feed
-        return None
+        return self._reading.pushed_feed(source, partition)
 
     def pushed(self, source: str, batch: int, ended: bool) -> None:
         """The driver says that all batches up to this one are whole, and whether the source has ended."""
-        self._pushed[source] = (batch, ended)
-        parked, self._parked = self._parked, []
         try:
-            for opening in parked:
-                self._open_source(opening)
+            self._reading.pushed(source, batch, ended)
         except Exception as error:
             self.fail(error)
-        for feed in self._feeds:
-            if isinstance(feed, PushedFeed) and feed.source == source:
-                self._tell_feed(feed, batch, ended)
-
-    def _tell_feed(self, feed: PushedFeed, batch: int, ended: bool) -> None:
-        feed.end_batch(batch)
-        if ended:
-            feed.end()
 
     def held_for(self, sink: str) -> HeldEpochs | None:
         """The epochs of a sink, if its segment lives here or is on its way."""
@@ -422,31 +367,22 @@ class PartRunner:
         return PartReport(
             counters.rows_in, counters.rows_out, part.late_rows(), counters.rows_failed, part.closed, part.finished,
             part.epochs_in_flight, part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
-            self._overdue.slow(now_s), self._behind(), tuple(counters.taken.items()), part.waiting(), part.late_by_box(),
+            self._overdue.slow(now_s), self._reading.behind(), tuple(counters.taken.items()), part.waiting(), part.late_by_box(),
             part.failed_rows(),
         )  # fmt: skip
-
-    def _behind(self) -> tuple[tuple[str, str, int], ...]:
-        """Of the partitions of sources that are read here."""
-        found = list[tuple[str, str, int]]()
-        for feed in self._feeds:
-            if (behind := feed.behind()) is not None:
-                found.append((self._layout.segments[feed.segment].source or "", *behind))
-        return tuple(found)
 
     def _window(self, latencies: Mapping[int, int]) -> FlatWindow:
         """Since the last report. A sink in the driver stores what it is given there: its latency here is until it is on its way."""
         begin_us, working_us = self._told_us, self._told_working_us
         self._told_us, self._told_working_us = max(begin_us, self._clock.now_us()), self._reactor.working.total_us()
         released = latency_of([latencies, self._handed_over.take()])
-        waiting = {(feed.segment, feed.partition): feed.waiting(self._told_us) for feed in self._feeds}
-        unread = {key: told for key, told in waiting.items() if told is not None}
+        unread = self._reading.unread(self._told_us)
         return self.part.counting.flat(begin_us, self._told_us, self._told_working_us - working_us, released, unread)
 
     def close(self) -> UserThread | None:
         """Give everything back. Returns the thread of the user's code, if there is one: it ends as soon as the code lets it."""
         self.broken = True
-        self._close_feeds()
+        self._reading.close_all()
         self._works.clear()
         self._timers.clear()
         if self._disk is not None:
@@ -457,13 +393,6 @@ class PartRunner:
         if user is not None:
             user.stop()
         return user
-
-    def _close_feeds(self, but: Callable[[int, int], bool] = lambda segment, partition: False) -> None:
-        kept = [feed for feed in self._feeds if but(feed.segment, feed.partition)]
-        for feed in self._feeds:
-            if feed not in kept:
-                feed.close()
-        self._feeds, self._settling, self._parked = kept, [], []
 
     def fail(self, error: Exception) -> None:
         """Do nothing any more, and tell the driver why."""

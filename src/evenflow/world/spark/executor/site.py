@@ -239,7 +239,7 @@ class Site:
             raise ProtocolError(f"a message of kind {kind} from site {peer}")
         now_us = self.clock.now_us()
         for run, section in decode_sections(body, self._schemas):
-            self.parts[run].deliver(Heard(SiteId(peer), section), now_us)
+            self.parts[run].hear(Heard(SiteId(peer), section), now_us)
 
     def _link_up(self, peer: int) -> None:
         now_us = self.clock.now_us()

@@ -1,0 +1,319 @@
+"""What an epoch costs a site, in seconds and without Spark: sites as processes of their own, over loopback, and a stand-in for the driver.
+
+    python tools/site_price.py                        # four sites, a grouped aggregation with a few rows in each epoch
+    python tools/site_price.py --flow pairs           # the demo's network, two replicas
+    python tools/site_price.py --flow empty --calls   # what site 0 calls, for each epoch: counts do not lie on a busy machine
+    python tools/site_price.py --tree ../other        # that tree's sites, by turns with this one's; medians and their ratio
+
+The sites are the real ones, with their sockets and threads. The stand-in starts one run, listens to nothing, and ends it. For figures
+that are published there is `make against`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+WARM_S: Final = 1.5
+SECRET: Final = bytes(32)
+FLOWS: Final = ("grouped", "empty", "pairs", "idle")
+SHOWN: Final = 150
+SAMPLE_S: Final = 0.001
+
+
+def flow_of(name: str, sites: int, rate: int) -> tuple[Any, dict[str, Any], int]:
+    """(dataflow, its options, replicas)."""
+    import evenflow as ef
+
+    if name == "pairs":
+        from evenflow.cli.demo import session_monitor
+
+        return session_monitor(rate, None, None, lambda epoch, batch: None), {"linger_ms": 20.0}, 2  # type: ignore[arg-type]
+    flow = ef.Dataflow(name)
+    if name == "grouped":
+        totals = flow.source(ef.sources.generator(rate=rate, keys=16_384)).group_by("key")
+        totals.agg(n="count(*)", total="sum(value)", mean="avg(price)", combine=False).to(ef.sinks.discard())
+        return flow, {}, 1
+    counts = flow.source(ef.sources.generator(rate=1, keys=16_384)).group_by("key").agg(n="count(*)", combine=False)
+    counts.group_by("n").agg(keys="count(*)", combine=False).to(ef.sinks.discard())
+    return flow, {"heartbeat_ms": 5.0} if name == "empty" else {}, 1
+
+
+def serve(index: int, driver: tuple[str, int], replicated: bool, calls: str, told: Any) -> None:
+    """Be a site, and put (CPU seconds, finished epochs) of the time between two words of the parent's."""
+    try:
+        from evenflow.world.spark.executor.site import Site
+        from evenflow.world.spark.net import control
+        from evenflow.world.spark.net.handshake import dial
+        from evenflow.world.spark.net.listener import open_port
+    except ImportError:  # Trees in which the rooms of world.spark were not made yet.
+        from evenflow.world.spark.handshake import dial  # type: ignore[no-redef,import-not-found]
+        from evenflow.world.spark.listener import open_port  # type: ignore[no-redef,import-not-found]
+        from evenflow.world.spark.site import Site  # type: ignore[no-redef,import-not-found]
+
+        from evenflow.world.spark import control  # type: ignore[no-redef,attr-defined]
+    port = open_port("127.0.0.1")
+    hello = {"as": "site", "site": index, "incarnation": f"life-{index}", "port": port.getsockname()[1]}
+    connection = dial(driver, SECRET, hello)
+    site = Site(control.You(index, 0, 0.05 if replicated else 0.0), hello, SECRET, driver, connection, port, 60.0)
+    seen: dict[str, Any] = {}
+    profile: Any = None
+
+    def epochs() -> int:
+        return sum(part.part.finished for part in site.parts.values())
+
+    def mark(name: str) -> None:
+        nonlocal profile
+        usage = time.process_time()
+        seen[name] = usage, epochs(), site.reactor.working.total_us(), os.times()[1]
+        if calls == "samples" and index == 0:
+            signal.signal(signal.SIGPROF, take)
+            signal.setitimer(signal.ITIMER_PROF, *((SAMPLE_S, SAMPLE_S) if name == "begin" else (0.0, 0.0)))
+        elif calls and index == 0:
+            import cProfile
+
+            if profile is None:
+                profile = cProfile.Profile(builtins=True)
+                profile.enable()
+            else:
+                profile.disable()
+
+    own: Counter[str] = Counter()
+    whole: Counter[str] = Counter()
+
+    def take(number: int, frame: Any) -> None:
+        seen_here = set()
+        own[f"{place(frame)}:{frame.f_lineno}"] += 1
+        while frame is not None:
+            seen_here.add(place(frame))
+            frame = frame.f_back
+        whole.update(seen_here)
+
+    def listen() -> None:
+        for name in ("begin", "end"):
+            told.recv()
+            site.reactor.call_soon(lambda name=name: mark(name))  # type: ignore[misc]
+            while name not in seen:
+                time.sleep(0.01)
+        (cpu0, first, busy0, system0), (cpu1, last, busy1, system1) = seen["begin"], seen["end"]
+        found: dict[str, Any] = {
+            "cpu_s": cpu1 - cpu0,
+            "epochs": last - first,
+            "loop_s": (busy1 - busy0) / 1e6,
+            "system_s": system1 - system0,
+        }
+        if profile is not None:
+            profile.create_stats()
+            found["calls"] = [
+                (f"{Path(file).parent.name}/{Path(file).name}:{line} {name}", primitive, own, whole)
+                for (file, line, name), (primitive, _, own, whole, _) in profile.stats.items()
+            ]
+        found["samples"] = own, whole
+        found["pss"] = Path("/proc/self/smaps_rollup").read_text().split("Pss:")[1].split()[0]
+        told.send(found)
+
+    threading.Thread(target=listen, daemon=True).start()
+    site.serve()
+
+
+def place(frame: Any) -> str:
+    path = Path(frame.f_code.co_filename)
+    return f"{path.parent.name}/{path.name} {frame.f_code.co_name}"
+
+
+def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str) -> dict[str, Any]:
+    """One run: the figures of all sites together, and what site 0 calls."""
+    import evenflow
+    from evenflow.query.planner import layout
+
+    try:
+        from evenflow.kernels import warm
+        from evenflow.plan.placement import first_membership, first_plan
+        from evenflow.world.spark.driver.program import pack
+        from evenflow.world.spark.net import control
+        from evenflow.world.spark.net.channel import Channel
+        from evenflow.world.spark.net.framing import CONTROL
+        from evenflow.world.spark.net.listener import Listener, open_port
+        from evenflow.world.spark.net.reactor import Reactor
+    except ImportError:
+        from evenflow.operator.kernels import warm  # type: ignore[no-redef,import-not-found]
+        from evenflow.query.placement import first_membership, first_plan  # type: ignore[no-redef,import-not-found]
+        from evenflow.world.spark.channel import Channel  # type: ignore[no-redef,import-not-found]
+        from evenflow.world.spark.listener import Listener, open_port  # type: ignore[no-redef,import-not-found]
+        from evenflow.world.spark.program import pack  # type: ignore[no-redef,import-not-found]
+        from evenflow.world.spark.reactor import Reactor  # type: ignore[no-redef,import-not-found]
+        from evenflow.world.spark.wire import CONTROL  # type: ignore[no-redef,attr-defined]
+
+        from evenflow.world.spark import control  # type: ignore[no-redef,attr-defined]
+    from evenflow.site.events import Started
+    from evenflow.site.options import FlowOptions
+    from evenflow.world.binding import bind_run
+
+    assert evenflow.__file__
+    warm()
+    flow, options, replicas = flow_of(flow_name, sites, rate)
+    planned = bind_run(layout(flow.network, sites=sites), "price", lambda wait_ms: None)
+    plan = first_plan(planned, sites, replicas)
+    membership = first_membership(planned, plan, range(sites))
+    reactor = Reactor()
+    ready: set[int] = set()
+    linked: set[int] = set()
+    channels: dict[int, Any] = {}
+    addresses: dict[int, tuple[str, int, str]] = {}
+    failures: list[str] = []
+
+    read = getattr(control, "from_site", None) or control.decode  # type: ignore[attr-defined]
+
+    def heard(index: int, kind: int, body: Any) -> None:
+        if kind != CONTROL:
+            return
+        message = read(body)
+        if isinstance(message, control.PartReady):
+            ready.add(index)
+        elif isinstance(message, control.Linked):
+            linked.add(index)
+        elif isinstance(message, control.PartBroken | control.SiteBroken) or "Failed" in repr(message)[:200]:
+            failures.append(repr(message))
+
+    def welcome(sock: Any, hello: dict[str, Any]) -> None:
+        index = int(hello["site"])
+        addresses[index] = ("127.0.0.1", int(hello["port"]), str(hello["incarnation"]))
+        channels[index] = Channel(sock, reactor, lambda _, kind, body: heard(index, kind, body), lambda *_: None)
+
+    def say(message: Any) -> None:
+        for channel in channels.values():
+            channel.send(CONTROL, control.encode(message))
+
+    def until(done: Any) -> None:
+        deadline = time.monotonic() + 60
+        while not done():
+            reactor.poll(0.05)
+            if failures or time.monotonic() > deadline:
+                raise SystemExit(f"the sites do not start: {failures}, linked {linked}, ready {ready}")
+
+    listener = Listener(open_port("127.0.0.1"), reactor, SECRET, welcome)
+    context = multiprocessing.get_context("fork")
+    pipes, processes = [], []
+    for index in range(sites):
+        mine, its = context.Pipe()
+        process = context.Process(target=serve, args=(index, ("127.0.0.1", listener.port), replicas > 1, calls, its), daemon=True)
+        process.start()
+        pipes.append(mine)
+        processes.append(process)
+    try:
+        until(lambda: len(channels) == sites)
+        say(control.Roster(1, addresses))
+        until(lambda: len(linked) == sites)
+        say(control.StartPart(1, "price", pack(planned, replace(FlowOptions(), **options)), plan, membership))
+        until(lambda: len(ready) == sites)
+        say(control.Deliver(1, Started(0)))
+        listened(reactor, WARM_S, failures)
+        for pipe in pipes:
+            pipe.send("begin")
+        listened(reactor, seconds, failures)
+        for pipe in pipes:
+            pipe.send("end")
+        listened(reactor, 0.3, failures)
+        found = [pipe.recv() for pipe in pipes]
+    finally:
+        for process in processes:
+            process.terminate()
+            process.join()
+    epochs = sum(each["epochs"] for each in found)
+    result: dict[str, Any] = {
+        "cpu_ms_per_epoch_and_site": round(sum(each["cpu_s"] for each in found) / max(1, epochs) * 1e3, 4),
+        "system_ms_per_epoch_and_site": round(sum(each["system_s"] for each in found) / max(1, epochs) * 1e3, 4),
+        "epochs_per_s": round(epochs / sites / seconds, 1),
+        "cores": round(sum(each["cpu_s"] for each in found) / seconds, 3),
+        "pss_kb": max(int(each["pss"]) for each in found),
+    }
+    if calls == "samples":
+        show_samples(*found[0]["samples"])
+    elif calls:
+        show_calls(found[0]["calls"], max(1, found[0]["epochs"]))
+    return result
+
+
+def listened(reactor: Any, seconds: float, failures: list[str]) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        reactor.poll(left)
+        if failures:
+            raise SystemExit(f"a site has failed: {failures[0][:3000]}")
+
+
+def show_samples(own: Counter[str], whole: Counter[str]) -> None:
+    """Where the loop of site 0 was, in percent of its CPU: functions with all that they call, then single lines."""
+    total = max(1, sum(own.values()))
+    for found in (whole, own):
+        print(f"{total} samples")
+        for name, count in found.most_common(SHOWN):
+            print(f"{100 * count / total:6.1f}%  {name}")
+
+
+def show_calls(calls: list[tuple[str, int, float, float]], epochs: int) -> None:
+    """What site 0 called, for each epoch."""
+    total = sum(primitive for _, primitive, _, _ in calls)
+    print(f"{total / epochs:.1f} calls per epoch, in {epochs} epochs")
+    rooms: Counter[str] = Counter()
+    for name, primitive, _, _ in calls:
+        rooms[name.split("/")[0]] += primitive
+    print({room: round(count / epochs, 1) for room, count in rooms.most_common(25)})
+    for name, primitive, own, whole in sorted(calls, key=lambda each: -each[2])[:SHOWN]:
+        print(f"{primitive / epochs:9.2f} {own / epochs * 1e6:8.1f} us own {whole / epochs * 1e6:8.1f} us  {name}")
+
+
+def by_turns(tree: Path, arguments: list[str], rounds: int) -> dict[str, Any]:
+    """Medians of this tree and of the other one, and their ratios."""
+    here = Path(__file__).resolve()
+    seen: dict[Path, list[dict[str, Any]]] = {here.parents[1]: [], tree.resolve(): []}
+    for number in range(rounds):
+        for root in list(seen)[:: 1 if number % 2 == 0 else -1]:
+            environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
+            told = subprocess.run(
+                [sys.executable, str(here), *arguments], env=environment, cwd=root, capture_output=True, text=True, check=False
+            )
+            if told.returncode:
+                raise SystemExit(f"{root}: {told.stderr[-3000:]}")
+            seen[root].append(json.loads(told.stdout))
+            print(root.name, seen[root][-1], file=sys.stderr, flush=True)
+    now, then = ({key: statistics.median(each[key] for each in rows) for key in rows[0]} for rows in seen.values())
+    return {"now": now, "then": then, "ratio": {key: round(now[key] / then[key], 3) for key in now if then[key]}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What an epoch costs a site, without Spark.")
+    parser.add_argument("--flow", choices=FLOWS, default="grouped")
+    parser.add_argument("--sites", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--rate", type=int, default=4_000, help="rows a second of all sites together")
+    parser.add_argument("--rounds", type=int, default=3, help="with --tree")
+    parser.add_argument(
+        "--calls", nargs="?", const="all", default="", choices=("all", "samples"), help="count what site 0 calls, or sample it"
+    )
+    parser.add_argument("--tree", type=Path, help="another tree, to be run by turns")
+    given = parser.parse_args()
+    if given.tree is not None:
+        arguments = ["--flow", given.flow, "--sites", str(given.sites), "--seconds", str(given.seconds), "--rate", str(given.rate)]
+        print(json.dumps(by_turns(given.tree, arguments, given.rounds), indent=1))
+        return
+    result = run(given.flow, given.sites, given.seconds, given.rate, calls=given.calls)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    _ = socket  # Loaded before the fork.
+    main()
