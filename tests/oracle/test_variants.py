@@ -112,8 +112,8 @@ XML: Final = (
     None,
 )  # fmt: skip
 XPATHS: Final = (
-    "a/b/text()", "a/b", "/a/@x", "//b[2]", "a/b[last()]", "a/zz", "a/@*", "a", "sum(a/b)", "count(a/*)", "a/b = 2", "string(a/b)", "1 div 0",
-    "concat('<', a/b)", "-1.5", "3000000000", "name(/*)",
+    "a/b/text()", "a/b", "/a/@x", "//b[2]", "a/b[last()]", "a/zz", "a/@*", "a", "sum(a/b)", "count(a/*)", "a/b = 2", "string(a/b)",
+    "1 div 0", "concat('<', a/b)", "-1.5", "3000000000", "name(/*)",
 )  # fmt: skip
 OTHERS: Final = r"""
 make_timestamp(u, TIME'6:30:45.887')
