@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import evenflow as ef
+from evenflow.operator.changes.pairs import PairUp
+from evenflow.operator.changes.regroup import Regroup
 from evenflow.operator.complete import Complete
 from evenflow.operator.explode import Explode
 from evenflow.operator.totals.aggregate import Aggregate
@@ -16,6 +19,8 @@ from evenflow.operator.totals.combine import Combine
 from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
+from evenflow.query.changed_pairs import Pairs
+from evenflow.query.regrouped import Regrouped
 from evenflow.stream.change import CHANGE, KINDS
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
@@ -337,3 +342,44 @@ class Subtracting(Aggregate):
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         return super().process(*self._combine.process(as_changes(rows), tick), tick)
+
+
+CHANGED = [AggCall("most", "max", "small", pa.int64()), AggCall("sum", "sum", "f", pa.float64()), AggCall("n", "count", None, pa.int64())]
+
+
+class Regrouping(Regroup):
+    """Totals of such changes that are made of all rows that are left."""
+
+    def __init__(self) -> None:
+        super().__init__(CHANGES, ("k",), Regrouped(tuple(CHANGED), ("k",), "k bigint, small bigint, f double"))
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        return super().process(as_changes(rows), tick)
+
+
+SIDES = pa.schema(
+    [("key__0", pa.int64()), ("left__", pa.bool_()), ("back__", pa.bool_())]
+    + [(f"{side}{at}__", kind) for side in "lr" for at, kind in enumerate((pa.int64(), pa.string(), pa.int64()))]
+)
+
+
+class Pairing(PairUp):
+    """A join of such changes with themselves, by their key: those of which `s` is null are the right side."""
+
+    def __init__(self, how: str) -> None:
+        columns = [(name, None) for name in ("k", "s", "small")]
+        both = [*columns, *((None, name) for name in ("k2", "s2", "small2"))] if how not in ("semi", "anti") else columns
+        kinds = ["bigint", "string", "bigint"]
+        output = ", ".join(f"{one or other} {kind}" for (one, other), kind in zip(both, kinds * 2, strict=False)) + ", _change string"
+        sides = "k bigint, s string, small bigint", "k2 bigint, s2 string, small2 bigint"
+        super().__init__(SIDES, ("key__0",), Pairs(output, *sides, how, 1, "l.small + r.small2 > 2", tuple(both)))
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        batch = as_changes(rows).batch
+        left = batch.column("s").is_valid()
+        back = pc.is_in(batch.column(CHANGE), pa.array(["delete", "update_before"]))
+        names = ("k", "s", "small")
+        mine = [pc.if_else(left, batch.column(name), None) for name in names]
+        theirs = [pc.if_else(left, None, batch.column(name)) for name in names]
+        made = pa.RecordBatch.from_arrays([batch.column("k"), left, back, *mine, *theirs], schema=SIDES)
+        return super().process(Rows(made, rows.partition, rows.hash), tick)

@@ -236,7 +236,7 @@ def test_sql_in_complete_mode_sorts_and_cuts() -> None:
     [
         ("SELECT k FROM t", "complete", "here is none; use append mode"),
         ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, '1 minute')", "update", "column 39: a session comes once"),
-        ("SELECT max(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", "changelog", r"max\(n\) of a changelog would have to know"),
+        ("SELECT first(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", "changelog", r"first\(n\) of a changelog would have to know"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY n + 1", "complete", "sorted by names of its columns"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k LIMIT 1 + 1", "complete", "LIMIT takes a number"),
         ("SELECT k FROM t", "whole", "output_mode is 'whole'; it must be one of append, update, changelog, complete"),
@@ -260,7 +260,7 @@ REFUSALS: list[tuple[str, Draw, str]] = [
     ("bsort", lambda c: c.bsort("n", 5), "would part a row from the one that replaces it"),
     ("repartition", lambda c: c.repartition(), "'repartition' .repartition. is given a changelog"),
     ("update", lambda c: c.group_by("n").agg(c="count(*)"), "give mode='changelog', or mode='complete'"),
-    ("max", lambda c: c.group_by("n").agg(m="max(total)", mode="changelog"), r"max\(total\) of a changelog would have to know every row"),
+    ("first", lambda c: c.group_by("n").agg(m="first(total)", mode="changelog"), "would have to know the order in which rows"),
     ("what rows do", lambda c: c.group_by(CHANGE).agg(c="count(*)", mode="changelog"), "rename the column in a select before"),
     ("rows", lambda c: c.group_by("k").rows(3).agg(c="count(*)"), "its windows would have to take back"),
     ("left of latest", lambda c: c.join_latest(start_in(c), "k", suffix="_r"), "the newest row of now, not the one that it came with"),

@@ -14,6 +14,7 @@ from evenflow.errors import QueryError
 from evenflow.operator.operator import Operator, Stateless, TwoSided
 from evenflow.plan.layout import Step
 from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow
+from evenflow.query.built import Built
 from evenflow.query.kinds import KINDS
 
 
@@ -60,6 +61,9 @@ def _order(step: Step, params: dict[str, Any]) -> Operator:
 
 
 def _process(step: Step, params: dict[str, Any]) -> Operator:
+    if isinstance(params["processor"], Built):
+        module, name = params["processor"].operator.split(":")
+        return cast(Operator, getattr(import_module(f"evenflow.operator.{module}"), name)(step.schema, params["keys"], params["processor"]))
     from evenflow.operator.user.process import Process
 
     arguments = params["keys"], params["processor"], step.schema, step.box, params.get("verify")

@@ -19,13 +19,14 @@ from evenflow.query.expression import compile_expression, split_alias
 from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, selected, ties_of, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, known, naming
+from evenflow.query.regrouped import regrouped
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.spark_column import is_spark_column, name_of, text_of
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
 from evenflow.query.user.scope import scope
-from evenflow.stream.change import CHANGE
+from evenflow.stream.change import CHANGE, is_changelog
 
 if TYPE_CHECKING:
     from evenflow.processor import Processor
@@ -361,7 +362,7 @@ class _Aggregate(Generic[S]):
                 params = {"columns": columns, **({"event_time": group.time} if group.time else {})}
                 stream = stream._drawn("select", params, (stream,), f"{name}.in", "")
                 parts[".in"] = stream.handle
-            stream = stream._drawn("aggregate", self._params(stream, tuple(calls)), (stream,), name, "")
+            stream = self._totals(stream, tuple(calls), name)
             parts[""] = stream.handle
             if any(result != made for result, made in after):
                 made_up = {CHANGE, *(call.name for call in calls)}
@@ -373,6 +374,16 @@ class _Aggregate(Generic[S]):
                 stream = stream.complete(name=f"{name}.table")
                 parts[".table"] = stream.handle
         return type(stream)(flow, stream.handle, 0, parts, group.stream.columns if before else None)
+
+    def _totals(self, stream: S, calls: tuple[AggCall, ...], name: str) -> S:
+        """The box of the calls. Of a changelog there is another one for those that cannot take back what they have counted."""
+        keys = self.grouping.keys
+        if is_changelog(stream.schema) and self.grouping.over is None and self.mode != "update" and CHANGE not in keys:
+            described = regrouped(stream.schema, keys, calls)
+            if described is not None:
+                params = {"keys": keys, "processor": described, "order": "arrival", "tie_break": None, "verify": None}
+                return stream._drawn("process", params, (stream,), name, "")
+        return stream._drawn("aggregate", self._params(stream, calls), (stream,), name, "")
 
     def _split(self, box: str, result: str, text: str, before: dict[str, Expression], calls: list[AggCall]) -> str:
         """Add the calls of one aggregate expression, and the columns they need; returns what its result is made of."""

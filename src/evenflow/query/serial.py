@@ -55,6 +55,7 @@ KINDS: Final[Mapping[str, str]] = {
     "OfRows": "evenflow.query.user.calling",
     "Curve": "evenflow.stream.curve",
     "Qos": "evenflow.query.qos",
+    "Regrouped": "evenflow.query.regrouped",
     "RefreshedTable": "evenflow.query.tables",
     "Tried": "evenflow.query.user.calling",
     "UserFunction": "evenflow.query.user.function",

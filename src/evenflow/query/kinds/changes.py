@@ -37,7 +37,8 @@ def _check_subtracts(name: str, call: AggCall) -> None:
     shown = f"{call.function}({call.column or '*'})"
     if call.function not in ("count", "sum", "avg"):
         raise QueryError(
-            f"box {name!r}: {shown} of a changelog would have to know every row that is left; count, sum and avg can take rows back"
+            f"box {name!r}: {shown} of a changelog would have to know the order in which rows came, and what is taken back has "
+            "none; say in another way which row it is, such as max_by(x, y)"
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.query.built import Built
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_keys, check_order, processor_schema
 from evenflow.query.kinds.kind import USERS, Fed, KeyedKind, KeyedStep, Need, Origins, Outcome, StreamType, of_keys
@@ -32,9 +33,9 @@ class Process(KeyedKind):
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given = inputs[0]
         with about("keys"):
-            if not self.keys:
+            if not self.keys and not isinstance(self.processor, Built):
                 raise QueryError(f"box {box!r} processes rows without a key; write .key_by('column', ...).process(...)")
-        check_keys(box, self.keys, given.schema, least=1)
+        check_keys(box, self.keys, given.schema, least=0 if isinstance(self.processor, Built) else 1)
         check_order(box, self.order, self.tie_break, given)
         with about("processor"):
             schema = processor_schema(box, self.processor)
@@ -48,7 +49,8 @@ class Process(KeyedKind):
         params = {"keys": keys, "processor": self.processor, "time": time, "verify": self.verify}
         # Whether the rows that it returns for a key carry that key, unchanged, it must say itself.
         kept = bool(getattr(self.processor, "keeps_key", False)) and all(key in fed.out.names for key in keys)
-        return KeyedStep(params, cares=True, keeps_key=kept, user_code=True)
+        users = not isinstance(self.processor, Built)
+        return KeyedStep(params, cares=users, keeps_key=kept, user_code=users)
 
     def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
         return ((0, column),) if column in self.keys and getattr(self.processor, "keeps_key", False) else ()

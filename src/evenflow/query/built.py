@@ -1,0 +1,19 @@
+"""Processors that are no code of the user's: descriptions of boxes that the engine has an operator for.
+
+They are drawn as `process` is, so that they are planned, saved as JSON, moved and shown as any processor. What runs is the operator.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from evenflow.processor import BatchProcessor
+
+
+class Built(BatchProcessor):
+    """operator: "module:Class" below `evenflow.operator`, built of the input's schema, the keys and this description."""
+
+    operator: ClassVar[str]
+
+    def process(self, rows: Any, groups: Any, state: Any) -> Any:  # type: ignore[override]
+        raise AssertionError(f"{type(self).__name__} describes {self.operator}, which is run in its place")
