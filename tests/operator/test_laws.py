@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -65,13 +66,14 @@ from evenflow.operator.top import Top
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.combine import Combine
 from evenflow.operator.totals.ordered_totals import EventOrder
+from evenflow.operator.totals.own_sessions import OwnSessionAggregate
 from evenflow.operator.totals.row_window import RowWindowAggregate
 from evenflow.operator.totals.session_window import SessionWindowAggregate
 from evenflow.operator.totals.time_window import TimeWindowAggregate
 from evenflow.operator.unpivot import Unpivot
 from evenflow.operator.user.flat_map import FlatMap
 from evenflow.operator.user.process import Process
-from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow, combinable
+from evenflow.query.aggregates import OwnSessions, RowWindow, SessionWindow, TimeWindow, combinable
 from evenflow.query.join import Join
 from evenflow.store.arrow import ArrowStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
@@ -129,6 +131,20 @@ def timed_epochs(keys: Sequence[str]) -> Callable[[int], Epochs]:
     return make
 
 
+def own_ends(keys: Sequence[str]) -> Callable[[int], Epochs]:
+    """The same with a column `until`: each row's own end, some before its time, some none."""
+
+    def make(seed: int) -> Epochs:
+        made = []
+        for rows, tick in timed_epochs(keys)(seed):
+            gaps = pc.multiply(rows.batch.column("small").cast(pa.int64()), 60_000).cast(pa.duration("us"))
+            columns = [*rows.batch.columns, pc.add(rows.batch.column("ts"), gaps)]
+            made.append((Rows(pa.RecordBatch.from_arrays(columns, schema=WITH_ENDS), rows.partition, rows.hash), tick))
+        return made
+
+    return make
+
+
 def in_time_order(keys: Sequence[str]) -> Callable[[int], Epochs]:
     """Input as an `order` step releases it."""
 
@@ -163,6 +179,7 @@ def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int) -> 
 
 
 NAMES = pa.table({"k": pa.array([3, 1, None, 3, 7], pa.int64()), "of": ["three", "one", "none", "drei", "seven"], "least": [0.0] * 5})
+OWN, WITH_ENDS = OwnSessions("ts", ends="until"), SCHEMA.append(pa.field("until", pa.timestamp("us")))
 COMBINABLE = [c for c in ALL_CALLS if combinable([c], SCHEMA)]
 OF_USERS = [COUNTS, SPREAD, NAMES_OF]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]
@@ -216,6 +233,11 @@ OPERATORS = [
         timed_epochs(("s", "b")),
     ),
     Case("the user's, rows", lambda: RowWindowAggregate(SCHEMA, ("k",), ROWS_OF, window=RowWindow(5, 2)), plain_epochs(("k",)), True),
+    Case(
+        "sessions with gaps of their own",
+        lambda: OwnSessionAggregate(WITH_ENDS, ("s", "b"), ALL_CALLS, window=OWN, order=IN_ORDER),
+        own_ends(("s", "b")),
+    ),
     Case("session", lambda: SessionWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=SessionWindow("ts", 300_000)), timed_epochs(("k",))),
     Case(
         "long sessions, string key",

@@ -61,6 +61,11 @@ def without_structures(table: pa.Table) -> pa.Table:
     return pa.table(columns)
 
 
+def by_row(column: str) -> Any:
+    """A gap that is another one for each row, and for some none."""
+    return F.when(F.col(column) > 9, "3 seconds").when(F.col(column) > 2, F.concat(column, F.lit(" seconds")))
+
+
 def timely(frame: Any) -> Any:
     return frame.withWatermark("ts", "1 minute")
 
@@ -98,6 +103,11 @@ QUERIES = {
         )
     ),
     "session": Ported(lambda t, u, table: timely(t).groupBy("k", F.session_window("ts", "1 second")).agg(F.sum("n").alias("s"))),
+    "sessions with gaps of their own": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy("k", F.session_window("ts", by_row("n"))).agg(F.sum("n").alias("s"), F.max("ts").alias("m"))
+        )
+    ),
     "windows grouped again": Ported(
         lambda t, u, table: (
             timely(t).groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("n").alias("s")).groupBy("window").agg(F.max("s").alias("most"))

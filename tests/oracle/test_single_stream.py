@@ -91,6 +91,19 @@ QUERIES: tuple[Query, ...] = (
            FROM t GROUP BY src, proto, session_window(ts, '3 seconds')""",
     ),
     query(
+        "sessions with gaps of their own",
+        lambda t: (
+            t.with_watermark("ts", "1 minute")
+            .group_by("src")
+            .session("CASE WHEN dport = 53 THEN '200 milliseconds' WHEN length > 1000 THEN concat(length % 7, ' seconds') END")
+            .agg(n="count(*)", total="sum(length)", low="min(dst)", mean="avg(length)", least="min(ts)")
+        ),
+        """SELECT src, session_window.start window_start, session_window.end window_end, count(*) n, sum(length) total,
+                  min(dst) low, avg(length) mean, min(ts) least
+           FROM t GROUP BY src, session_window(ts,
+             CASE WHEN dport = 53 THEN '200 milliseconds' WHEN length > 1000 THEN concat(length % 7, ' seconds') END)""",
+    ),
+    query(
         "sessions by a timeout",
         lambda t: t.with_watermark("ts", "1 minute").key_by("src").process(Bursts()),
         """SELECT src, session_window.start window_start, session_window.end window_end, count(*) n, sum(length) total

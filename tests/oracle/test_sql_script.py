@@ -52,6 +52,10 @@ ASKED = {
         """SELECT k, session_window.start AS s, session_window.end AS e, count(*) AS c FROM t
            GROUP BY k, session_window(ts, '1 second')"""
     ),
+    "sessions with gaps of their own": Asked(
+        """SELECT k, session_window.start AS s, session_window.end AS e, count(*) AS c, session_window AS w FROM t
+           GROUP BY k, session_window(ts, CASE WHEN n < 5 THEN '4 seconds' WHEN n < 15 THEN concat(n, ' milliseconds') END)"""
+    ),
     "window of windows": Asked(
         """SELECT starts, ends, max(c) AS most, count(*) AS keys, sum(s) AS s FROM
            (SELECT k, count(*) AS c, sum(n) AS s, window.start AS starts, window.end AS ends FROM t

@@ -10,7 +10,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.plan.layout import Keyed, Port, Step
-from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
+from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.footprint import footprint
 from evenflow.query.join import Join
 from evenflow.query.recorded import AGGREGATOR, NotRecorded, step_of, type_of, value_of
@@ -45,6 +45,7 @@ def test_a_type_is_what_it_was(kind: pa.DataType) -> None:
     [
         None, True, 7, "text", -0.5, ("a", ("b",)), {"a": 1}, pa.schema([("k", pa.int64()), pa.field("s", pa.string(), False)]),
         AggCall("n", "sum", "x", pa.int64()), TimeWindow("ts", 60, 20, "update", 5), SessionWindow("ts", 3), RowWindow(4, 2), Keyed(("k",)),
+        OwnSessions("ts", ends="e"),
         Join("left", ("k",), ("r",), ("k",), -5, 7, "l.x > r.y", "_r"),
     ],
     ids=lambda value: type(value).__name__,

@@ -10,8 +10,9 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import QueryError, TypeMismatch, UnknownColumn
-from evenflow.query.aggregates import SessionWindow
+from evenflow.query.aggregates import OwnSessions, SessionWindow
 from evenflow.query.planner import layout
+from evenflow.query.sql.gaps import span_of_text
 from evenflow.query.text import layout_text, network_text
 from tests.query.networks import packets
 
@@ -45,6 +46,34 @@ def test_a_session_puts_its_bounds_behind_the_keys(rows: ef.Stream) -> None:
     per_hour = out.group_by("src").window("1 hour").agg(sessions="count(*)")
     assert per_hour.columns == ["src", "window_start", "window_end", "sessions"]
     assert rows.group_by().session(timedelta(seconds=1)).agg(last="last(length)").box.params["order"] == "event_time"
+
+
+def test_a_gap_computed_from_the_row_is_each_rows_own_end(rows: ef.Stream) -> None:
+    gap = "CASE WHEN length > 100 THEN '5 minutes' ELSE '1 minute' END"
+    out = rows.group_by("src").session(gap).agg(n="count(*)")
+    assert out.box.params["window"] == OwnSessions("ts", ends="_session_end")
+    assert (out.columns, out.event_time) == (["src", "window_start", "window_end", "n"], "window_end")
+    assert out.late().columns == rows.columns, "what is computed for it is not seen"
+    again = out.group_by("src").session("CASE WHEN n > 3 THEN INTERVAL 1 HOUR ELSE INTERVAL 1 MINUTE END").agg(bursts="count(*)")
+    assert again.box.params["window"] == OwnSessions("_window_time", ends="_session_end")
+    ended = rows.with_columns(until="ts + INTERVAL 1 MINUTE").group_by("src").session(ends="until").agg(n="count(*)")
+    assert ended.box.params["window"] == OwnSessions("ts", ends="until")
+
+
+@pytest.mark.parametrize(
+    ("text", "span_us"),
+    [
+        ("5 minutes", 300_000_000),
+        ("interval 1 hour -30 seconds", 3_570_000_000), ("1.5 seconds", 1_500_000),
+        (" 2 DAYS\n", 172_800_000_000),
+        ("- 3 second", -3_000_000), (".25 seconds", 250_000), ("1 week 1 microsecond", 604_800_000_001),
+        ("0 month 7 days", 604_800_000_000),
+        ("5 min", None), ("5minutes", None), ("1.5 minutes", None), ("minutes", None), ("", None), ("interval", None), ("5", None),
+        ("99999999999999999999 days", None),
+    ],
+)  # fmt: skip
+def test_a_text_is_a_gap_where_spark_casts_it_to_an_interval(text: str, span_us: int | None) -> None:
+    assert span_of_text(text) == span_us
 
 
 def test_sessions_of_sessions(rows: ef.Stream) -> None:
@@ -196,6 +225,12 @@ def two_ends(batch: pa.RecordBatch) -> object:
 REFUSED: list[tuple[str, Draw, type[QueryError], str]] = [
     ("no gap", lambda s: s.group_by("src").session("0 s"), QueryError, "longer than zero"),
     ("no span", lambda s: s.group_by("src").session("soon"), QueryError, "box 'aggregate'.*soon"),
+    ("no gap and no end", lambda s: s.group_by("src").session(), QueryError, "has a gap, such as .*or a column with each row's end"),
+    ("gap and end", lambda s: s.group_by("src").session("1 s", ends="ts"), QueryError, "has a gap, such as"),
+    ("misspelt gap", lambda s: s.group_by("src").session("10 secnds"), QueryError, "'10 secnds' is not a span of time"),
+    ("gap of no time", lambda s: s.group_by("src").session("length + 1"), TypeMismatch, "a text such as '5 minutes' or an interval, but"),
+    ("gap of no column", lambda s: s.group_by("src").session("concat(nope, ' days')"), UnknownColumn, "no column 'nope'"),
+    ("end that is no time", lambda s: s.group_by("src").session(ends="length").agg(n="count(*)"), TypeMismatch, "give a timestamp"),
     ("other column", lambda s: s.group_by("src").session("1 s", column="rate"), QueryError, "the watermark is on 'ts'"),
     (
         "session by arrival",
@@ -285,6 +320,12 @@ DRAWN: list[tuple[str, Draw, str, str]] = [
     ),
     ("flat map", lambda s: s.flat_map(two_ends, "host string"), "two_ends()", "flat_map [flat_map]"),
     ("case", lambda s: s.case("proto = 6", "proto = 17")[1], "case       <- watermark  proto = 6, proto = 17", "case [case]"),
+    (
+        "sessions with gaps of their own",
+        lambda s: s.group_by("src").session("concat(length, ' seconds')").agg(n="count(*)"),
+        "sessions of ts with a gap of each row's own, until _session_end",
+        "sessions of ts with a gap of each row's own, until _session_end",
+    ),
     (
         "session",
         lambda s: s.group_by("src").session("90 s").agg(n="count(*)"),

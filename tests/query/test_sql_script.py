@@ -10,7 +10,7 @@ import pytest
 
 import evenflow as ef
 from evenflow import errors
-from evenflow.query.aggregates import SessionWindow, TimeWindow
+from evenflow.query.aggregates import OwnSessions, SessionWindow, TimeWindow
 from evenflow.query.planner import layout
 from evenflow.world.sim.world import SimWorld
 
@@ -126,6 +126,15 @@ def test_windows_that_are_grouped_again_have_their_time_too() -> None:
     text = f"SELECT window_time(window_end) AS at, sum(n) AS n FROM ({INNER.format('')}) GROUP BY window_start, window_end"
     stream = sql(text)
     assert stream.columns == ["at", "n"] and stream.event_time == "at"
+
+
+def test_a_session_window_may_have_a_gap_of_each_rows_own() -> None:
+    text = (
+        "SELECT k, count(*) AS n FROM t GROUP BY k, session_window(ts, CASE WHEN k = 'a' THEN '5 minutes' ELSE concat(n, ' seconds') END)"
+    )
+    stream = sql(text)
+    windows = [box.params["window"] for box in stream.flow.network if box.kind == "aggregate"]
+    assert windows == [OwnSessions("ts", ends="_session_end")]
 
 
 def test_a_session_window_is_the_boxs_own() -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from evenflow.errors import QueryError
 from evenflow.operator.operator import Operator, Stateless, TwoSided
 from evenflow.plan.layout import Step
-from evenflow.query.aggregates import RowWindow, SessionWindow, TimeWindow
+from evenflow.query.aggregates import OwnSessions, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.built import Built
 from evenflow.query.kinds import KINDS
 
@@ -90,6 +90,10 @@ def _aggregate(step: Step, params: dict[str, Any]) -> Operator:
         from evenflow.operator.totals.time_window import TimeWindowAggregate
 
         return TimeWindowAggregate(step.schema, window=window, **params)
+    if isinstance(window, OwnSessions):
+        from evenflow.operator.totals.own_sessions import OwnSessionAggregate
+
+        return OwnSessionAggregate(step.schema, window=window, **params)
     if isinstance(window, SessionWindow):
         from evenflow.operator.totals.session_window import SessionWindowAggregate
 

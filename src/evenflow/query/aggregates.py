@@ -133,6 +133,15 @@ class SessionWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnSessions(SessionWindow):
+    """The same with a gap of each row's own: `ends` is the column with the time at which a session of that row alone is over. A session is
+    [first row, latest end): rows' own sessions that overlap or touch are one."""
+
+    gap_us: int = 1
+    ends: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class RowWindow:
     """After every `slide` rows of a key, its last `history` rows (fewer at the beginning)."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from evenflow import sinks, sources
 from evenflow.errors import QueryError
-from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
+from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.builder import Dataflow
 from evenflow.query.duration import duration_text, duration_us
 from evenflow.query.handle import HandledStream
@@ -253,6 +253,8 @@ def _window(window: Any, params: Mapping[str, Any]) -> str:
             mode = "" if window.mode == "append" else f", mode={window.mode!r}"
             late = "" if not window.lateness_us else f", allowed_lateness={_duration(window.lateness_us)}"
             return f".window({_duration(window.size_us)}{slide}{mode}{late})"
+        case OwnSessions():
+            return f".session(ends={text(window.ends)})"
         case SessionWindow():
             return f".session({_duration(window.gap_us)})"
         case RowWindow():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 import pyarrow as pa
 
 from evenflow.errors import NotPortable, QueryError
-from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow, result_type
+from evenflow.query.aggregates import FOREVER_US, AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
 from evenflow.query.drawing import Handle
@@ -27,6 +28,7 @@ from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
 from evenflow.query.user.scope import scope
 from evenflow.stream.change import CHANGE, is_changelog
+from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from evenflow.processor import Processor
@@ -163,17 +165,53 @@ class GroupedStream(_Grouping[S]):
         over = TimeWindow(time, size_us, slide_us, "changelog" if mode == "complete" else mode, lateness_us, start_us % slide_us)
         return WindowedStream(self.stream, self.keys, over, None, None, extra, time if extra else None, whole=mode == "complete")
 
-    def session(self, gap: str | timedelta, *, column: str | None = None) -> SessionStream[S]:
+    def session(self, gap: Any = None, *, column: str | None = None, ends: str | None = None) -> SessionStream[S]:
         """Sessions of event time, as Spark's session_window: rows of a group of which each comes at most `gap` after the one before.
 
+        gap: "5 minutes", a timedelta, or an expression or column of PySpark that is such a text or an interval, computed from the row:
+        "CASE WHEN kind = 'tv' THEN '5 minutes' ELSE '1 minute' END". Then each row is a session [time, time + its gap) by itself, and those
+        that overlap or touch are one; a row whose gap is null, no length of time, zero or negative belongs to none. ends: instead of a
+        gap, the column with the time at which a row's own session is over.
+
         column: the event-time column, the stream's by default. Adds window_start (time of the first row) and window_end (of the last
-        row, plus the gap) behind the keys. A session is put out once, when the watermark has reached its end.
+        row, plus the gap; the latest of the rows' own ends) behind the keys. A session is put out once, when the watermark has reached
+        its end.
         """
         name = self.stream.flow.free("aggregate")
-        with naming(name):
+        if (gap is None) == (ends is None):
+            raise QueryError(
+                f"box {name!r}: a session has a gap, such as .session('5 minutes'), or a column with each row's end: ends='until'"
+            )
+        if ends is not None:
+            time, extra = self._window_time(name, 1, 1, column)
+            return SessionStream(self.stream, self.keys, OwnSessions(time, ends=ends), None, None, extra, time if extra else None)
+        gap = unnamed(gap)
+        try:
             gap_us = duration_us(gap)
+        except QueryError as error:
+            return self._sessions_by(name, gap, column, error)
         time, extra = self._window_time(name, gap_us, gap_us, column)
         return SessionStream(self.stream, self.keys, SessionWindow(time, gap_us), None, None, extra, time if extra else None)
+
+    def _sessions_by(self, name: str, gap: Any, column: str | None, error: QueryError) -> SessionStream[S]:
+        """Sessions with a gap of each row's own, an expression. error: why it is no length of time for all of them."""
+        if not isinstance(gap, str) or re.match(r"\s*($|[-+]?[\d.])", gap):
+            raise QueryError(f"box {name!r}: {error}") from error
+        time, extra = self._window_time(name, 1, 1, column)
+        of = f"{quoted('window_end')} - INTERVAL '1' MICROSECOND" if extra else quoted(time)
+        ends = f"_session_end({of}, {gap})"
+        try:
+            with naming(name):
+                compile_expression(ends, self.stream.schema)
+        except QueryError as wrong:
+            if re.fullmatch(r"[\w ]+", gap):  # "ten minutes"
+                raise QueryError(f"box {name!r}: {error}, or an expression that gives one") from wrong
+            raise
+        until = "_session_end"
+        while until in self.stream.columns:
+            until += "_"
+        window = OwnSessions(time, ends=until)
+        return SessionStream(self.stream, self.keys, window, None, None, {**extra, until: ends}, time if extra else None)
 
     def resample(
         self, step: str | timedelta, *columns: str, how: Literal["linear", "previous"] = "linear", max_gap: str | timedelta | None = None,

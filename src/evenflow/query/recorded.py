@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.plan.layout import Keyed, Port, Step
-from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
+from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.join import Join
 
 AGGREGATOR: Final = "aggregator"
@@ -68,7 +68,7 @@ def _plain(made: type[Any]) -> Callable[..., Any]:
 
 _CLASSES: Final[dict[str, Callable[..., Any]]] = {
     f"{AggCall.__module__}.{AggCall.__qualname__}": _call,
-    **{f"{made.__module__}.{made.__qualname__}": _plain(made) for made in (TimeWindow, SessionWindow, RowWindow, Join, Keyed)},
+    **{f"{made.__module__}.{made.__qualname__}": _plain(made) for made in (TimeWindow, SessionWindow, OwnSessions, RowWindow, Join, Keyed)},
 }
 """What is made of its fields, by its name."""
 

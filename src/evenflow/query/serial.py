@@ -20,7 +20,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import CodeNotAllowed, EvenflowError, QosError, QueryError
-from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow
+from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.check import check_network
 from evenflow.query.faults import about
 from evenflow.query.given import names_of
@@ -170,6 +170,8 @@ def _encode(value: Any, box: str) -> Any:
         return {"$call": {"name": value.name, "function": value.function, "column": value.column, "type": type_name(value.type), **made}}
     if isinstance(value, TimeWindow):
         return {"$time_window": dataclasses.asdict(value)}
+    if isinstance(value, OwnSessions):
+        return {"$own_sessions": {"column": value.column, "ends": value.ends}}
     if isinstance(value, SessionWindow):
         return {"$session_window": dataclasses.asdict(value)}
     if isinstance(value, RowWindow):
@@ -224,6 +226,7 @@ def _read_sink(content: Mapping[str, Any]) -> Any:
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "$time_window": lambda content: TimeWindow(**content),
     "$session_window": lambda content: SessionWindow(**content),
+    "$own_sessions": lambda content: OwnSessions(**content),
     "$row_window": lambda content: RowWindow(**content),
     "$table": table_from_text,
     "$source": _read_source,

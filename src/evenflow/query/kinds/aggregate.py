@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.query.aggregates import AggCall, RowWindow, SessionWindow, TimeWindow, combinable, order_sensitive, result_type
+from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, combinable, order_sensitive, result_type
 from evenflow.query.faults import about
 from evenflow.query.kinds.changes import check_retracting
 from evenflow.query.kinds.judging import (
@@ -73,6 +73,9 @@ class Aggregate(KeyedKind):
             size_us, slide_us = (window.size_us, window.slide_us) if isinstance(window, TimeWindow) else (window.gap_us, window.gap_us)
             with about("window"):
                 check_time_window(box, size_us, slide_us, window.column, given)
+            if isinstance(window, OwnSessions):
+                with about("window"):
+                    _check_ends(box, window, given.schema)
             stamp = given.schema.field(window.column).type
             fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
             time = "window_end"
@@ -142,6 +145,8 @@ class Aggregate(KeyedKind):
         if self.order == "event_time" and self.tie_break is None:
             return None  # All of them decide the order.
         needed = {*self.keys, *(self.tie_break or ()), *(column for call in self.calls for column in call.columns)}
+        if isinstance(self.window, OwnSessions):
+            needed.add(self.window.ends)
         return needed if event_time is None else needed | {event_time}
 
     def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
@@ -170,6 +175,12 @@ class Aggregate(KeyedKind):
         partial = ["from partial results"] if params.get("partial") else []
         window = [*window_details(params["window"]), *(["as a changelog"] if params.get("changes") else [])]
         return [keys_text(params["keys"]), *window, *partial, *map(call_text, params["calls"])]
+
+
+def _check_ends(name: str, window: OwnSessions, schema: pa.Schema) -> None:
+    kind = known(name, window.ends, schema).type
+    if not pa.types.is_timestamp(kind):
+        raise TypeMismatch(f"box {name!r}: a session of a row ends at a time, but {window.ends!r} is {kind}; give a timestamp")
 
 
 def _call(name: str, call: AggCall, schema: pa.Schema) -> None:

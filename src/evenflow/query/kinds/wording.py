@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evenflow.query.aggregates import FOREVER_US, AggCall, RowWindow, SessionWindow, TimeWindow
+from evenflow.query.aggregates import FOREVER_US, AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import Compiled
 from evenflow.query.join import Join
@@ -32,6 +32,8 @@ def window_details(window: TimeWindow | SessionWindow | RowWindow | None) -> lis
         late = ["never forgotten"] if window.lateness_us == FOREVER_US else late
         start = f" from {duration_text(window.start_us)}" if window.start_us else ""
         return [f"window {duration_text(window.size_us)}{slide}{start} of {window.column}", *mode, *late]
+    if isinstance(window, OwnSessions):
+        return [f"sessions of {window.column} with a gap of each row's own, until {window.ends}"]
     if isinstance(window, SessionWindow):
         return [f"sessions of {window.column} with gaps up to {duration_text(window.gap_us)}"]
     if isinstance(window, RowWindow):

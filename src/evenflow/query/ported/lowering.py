@@ -24,8 +24,8 @@ from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
 from evenflow.query.ported.names import Names
 from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL, check_policy, check_told
-from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes, conjuncts
-from evenflow.query.ported.windows import Window, end_of_window, passes, renaming, sets_of, starts_over, window_of
+from evenflow.query.ported.tree import Attribute, Expression, Plan, conjuncts
+from evenflow.query.ported.windows import Window, end_of_window, passes, renaming, sets_of, starts_over, window_of, without_bounds
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.lowering import OutputMode
@@ -257,7 +257,11 @@ class PlanLowering:
         given = self.node(plan.child)
         condition = plan.expression("condition")
         assert condition is not None
-        if given.window is not None and given.window.id in set(attributes(plan.fields["condition"])):
+        if given.window is not None and given.window.gap is not None:
+            condition = without_bounds(given.window, condition)
+            if condition is None:
+                return given
+        if given.window is not None and any(node.id == given.window.id for node in condition.walk() if node.kind == "AttributeReference"):
             given = Ported(self._settled(given))
         rest = f"FROM given WHERE {self._writer(None).condition(condition)}"
         return replace(given, relation=self._select(["*"], rest, given=given.relation))
@@ -279,6 +283,9 @@ class PlanLowering:
         return Ported(self._select(items, f"FROM given{by}", given=given.relation))
 
     def _call(self, window: Window) -> str:
+        if window.gap is not None:
+            writer = self._writer(None)
+            return f"{window.word}({writer.sql(window.time)}, {writer.sql(window.gap)})"
         spans = [window.size_us]
         if window.slide_us and (window.offset_us or window.slide_us != window.size_us):
             spans += [window.slide_us, window.offset_us % window.slide_us]

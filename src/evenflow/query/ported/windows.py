@@ -21,13 +21,15 @@ _WRAPPERS = frozenset({"KnownNullable", "PreciseTimestampConversion", "Cast"})
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window that rows are to be grouped by. id: of the column. time: what it is over. slide_us 0: a session, and size_us its gap."""
+    """A window that rows are to be grouped by. id: of the column. time: what it is over. slide_us 0: a session, and size_us its gap, or
+    `gap` where that is computed from the row."""
 
     id: int
     time: Expression
     size_us: int
     slide_us: int
     offset_us: int = 0
+    gap: Expression | None = None
 
     @property
     def word(self) -> str:
@@ -39,10 +41,7 @@ class Window:
 
 
 def window_of(plan: Plan) -> tuple[Window, list[Expression]] | None:
-    """The window that a Project or an Expand computes, and its other columns; None if it computes none.
-
-    Raises QueryError for a session whose gap is computed from the row.
-    """
+    """The window that a Project or an Expand computes, and its other columns; None if it computes none."""
     if plan.kind == "Expand":
         return _sliding(plan)
     if plan.kind != "Project":
@@ -85,7 +84,8 @@ def _bounds(expression: Expression) -> tuple[Expression, Expression] | None:
 def _window(id_: int, start: Expression, end: Expression) -> Window | None:
     begins, ends = _bare(start), _bare(end)
     if begins.kind == "AttributeReference" and ends.kind == "TimestampAddInterval":
-        return Window(id_, begins, _gap(ends.children[1]), 0)
+        gap = _gap_of(ends.children[1])
+        return Window(id_, begins, _gap(gap), 0) if gap.kind == "Literal" else Window(id_, begins, 1, 0, gap=gap)
     remainder = next((node for node in begins.walk() if node.kind == "Remainder"), None)
     if remainder is None or ends.kind != "Add":
         return None
@@ -95,11 +95,26 @@ def _window(id_: int, start: Expression, end: Expression) -> Window | None:
     return Window(id_, _bare(since.children[0]), _number(ends.children[1]), _number(slide), _number(since.children[1]))
 
 
-def _gap(expression: Expression) -> int:
-    gap = _bare(expression)
-    if gap.kind != "Literal":
-        raise QueryError(f"the gap {gap} of session_window is computed from the row; give one gap for all rows, such as '30 seconds'")
+def _gap(gap: Expression) -> int:
     return duration_us(str(gap.fields["value"])) if gap.fields["dataType"] == "string" else _number(gap)
+
+
+def _gap_of(tree: Expression) -> Expression:
+    """What is cast to an interval."""
+    while tree.kind in _WRAPPERS and (tree.kind != "Cast" or tree.fields["dataType"] == "interval"):
+        tree = tree.children[0]
+    return tree
+
+
+def without_bounds(window: Window, condition: Expression) -> Expression | None:
+    """The condition without the part that the analyser adds to sessions with gaps of the rows' own, that such a gap be positive: the box
+    sees to that. None if it was all."""
+    if condition.kind == "And":
+        left, right = (without_bounds(window, part) for part in condition.children)
+        return replace(condition, children=(left, right)) if left is not None and right is not None else left or right
+    fields = [part for part in condition.children if part.kind == "GetStructField"]
+    is_gap = condition.kind == "GreaterThan" and len(fields) == 2 and all(_is(part.children[0], window.id) for part in fields)
+    return None if is_gap and window.gap is not None else condition
 
 
 def _number(literal: Expression) -> int:
@@ -118,7 +133,8 @@ def passes(window: Window, columns: Sequence[Expression]) -> bool:
     plain = {column.id for column in columns if column.kind == "AttributeReference"}
     computed = [node for column in columns if column.kind != "AttributeReference" for node in column.walk()]
     named = {node.id for node in computed if node.kind == "AttributeReference"}
-    times = {node.id for node in window.time.walk() if node.kind == "AttributeReference"}
+    read = (window.time,) if window.gap is None else (window.time, window.gap)
+    times = {node.id for tree in read for node in tree.walk() if node.kind == "AttributeReference"}
     return window.id in plain and window.id not in named and times <= plain
 
 

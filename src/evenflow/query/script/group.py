@@ -410,9 +410,13 @@ class Grouping:
         time = lower.rewritten(self.relation, arguments[0])
         if not is_column(time):
             script.fail(arguments[0], f"{name} is over a column; compute {to_sql(arguments[0])!r} in a query inside this one")
-        spans = [span_us(lower, argument) for argument in arguments[1:]]
         if name == "session_window" and lower.mode != "append":
             script.fail(window, f"a session comes once, when it is over, so there is no {lower.mode} mode of it; use append mode")
+        if name == "session_window" and not isinstance(arguments[1], exp.Literal | exp.Interval):
+            gap = to_sql(lower.rewritten(self.relation, arguments[1]))
+            with script.at(arguments[1]):
+                return grouped.session(gap, column=time.name), Windows(START, END, 0, 0)
+        spans = [span_us(lower, argument) for argument in arguments[1:]]
         with script.at(window):
             texts = [_text_us(span) for span in spans]
             if name == "session_window":

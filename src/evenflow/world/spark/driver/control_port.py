@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -59,7 +59,10 @@ class Controlled(Protocol):
 
     def profile(self, site: int, seconds: float = ...) -> Profile: ...
 
-    def start(self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ...) -> Run: ...
+    def start(
+        self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ..., *,
+        take_over: bool = ..., from_savepoint: str | None = ..., drop_state: Collection[str] = ...,
+    ) -> Run: ...  # fmt: skip
 
 
 def _sites(engine: Controlled, given: Given, say: Say) -> Given:
