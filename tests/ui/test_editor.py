@@ -67,7 +67,7 @@ def test_a_dataflow_is_drawn_tried_and_saved_with_the_keyboard(browser: Browser,
         page.keyboard.type("proto = 6 and length > 40")
         shows(page, "1 lead to no sink")
         press(page, "Discard")
-        shows(page, "right")
+        shows(page, "valid")
         page.get_by_role("button", name="Try it").focus()
         page.keyboard.press("Enter")
         expect(page.locator(".taps figure").first).to_contain_text("rows", timeout=60_000)
@@ -79,7 +79,22 @@ def test_a_dataflow_is_drawn_tried_and_saved_with_the_keyboard(browser: Browser,
         page.get_by_role("button", name="Undo").click()
         expect(page.locator(".react-flow__node")).to_have_count(2)
         page.get_by_role("button", name="Redo").click()
-        shows(page, "right")
+        shows(page, "valid")
+
+
+def test_an_empty_drawing_says_how_to_begin(browser: Browser, tmp_path: Path) -> None:
+    with editing(tmp_path / "new.json") as edited, opened(browser, edited, width=390) as watched:  # type: ignore[arg-type]
+        page = watched.page
+        shows(page, "empty")
+        begin = page.locator(".beginning")
+        expect(begin).to_contain_text("Begin with a source")
+        is_whole(page)
+        is_accessible(page)
+        begin.get_by_role("button", name="Generator").focus()
+        page.keyboard.press("Enter")
+        expect(page.locator(".react-flow__node")).to_have_count(1)
+        expect(begin).to_have_count(0)
+        shows(page, "1 lead to no sink")
 
 
 def test_sql_becomes_boxes_and_the_drawing_python(browser: Browser, tmp_path: Path) -> None:
@@ -87,7 +102,7 @@ def test_sql_becomes_boxes_and_the_drawing_python(browser: Browser, tmp_path: Pa
     path.write_text(json.dumps(drawn()))
     with editing(path) as edited, opened(browser, edited) as watched:  # type: ignore[arg-type]
         page = watched.page
-        shows(page, "right")
+        shows(page, "valid")
         page.get_by_role("tab", name="SQL").click()
         page.get_by_label("SQL", exact=True).last.focus()
         page.keyboard.insert_text("SELECT src, max(length) AS most FROM tcp GROUP BY src")
@@ -102,7 +117,7 @@ def test_who_may_only_look_is_told_when_saving(browser: Browser, tmp_path: Path)
     path = tmp_path / "drawn.json"
     path.write_text(json.dumps(drawn()))
     with editing(path) as edited, opened_to_look(browser, edited) as watched:
-        shows(watched, "right")
+        shows(watched, "valid")
         watched.get_by_role("button", name="Tidy").click()
         watched.locator("#save").click()
         expect(watched.locator(".drawer .wrong")).to_contain_text("may look, and change nothing")

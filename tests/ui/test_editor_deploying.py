@@ -40,7 +40,7 @@ def test_what_is_not_saved_is_not_deployed(browser: Browser, tmp_path: Path) -> 
     shelf = engine(path)
     with editing(path, lambda _: shelf) as edited, opened(browser, edited) as watched:  # type: ignore[arg-type]
         page = watched.page
-        expect(page.locator("#state")).to_have_text("right", timeout=20_000)
+        expect(page.locator("#state")).to_have_text("valid", timeout=20_000)
         page.get_by_role("button", name="Tidy").click()
         path.write_text(json.dumps(drawn() | {"name": "of somebody else"}))
         page.get_by_role("tab", name="Deploy").click()
@@ -62,7 +62,7 @@ def test_replace_is_of_what_was_compared_and_asks_again(browser: Browser, tmp_pa
             "request",
             lambda request: sent.update({request.url.rsplit("/", 1)[1]: request.post_data_json}) if request.method == "POST" else None,
         )
-        expect(page.locator("#state")).to_have_text("right", timeout=20_000)
+        expect(page.locator("#state")).to_have_text("valid", timeout=20_000)
         page.get_by_role("tab", name="Deploy").click()
         compare, replace = page.get_by_role("button", name="Compare with what runs"), page.get_by_role("button", name="Replace version 3")
         compare.click()

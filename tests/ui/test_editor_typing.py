@@ -53,7 +53,7 @@ def test_keys_are_meant_for_what_has_the_focus(browser: Browser, tmp_path: Path)
     path.write_text(json.dumps(drawn()))
     with editing(path) as edited, opened(browser, edited) as watched:  # type: ignore[arg-type]
         page, boxes = watched.page, watched.page.locator(".react-flow__node")
-        expect(page.locator("#state")).to_have_text("right", timeout=20_000)
+        expect(page.locator("#state")).to_have_text("valid", timeout=20_000)
         count = boxes.count()
         choose(page, "tcp")
         tab = page.get_by_role("tab", name="Rows")
@@ -79,7 +79,7 @@ def test_a_file_that_is_broken_is_not_asked_for_a_token(browser: Browser, tmp_pa
     path.write_text(json.dumps(drawn()))
     with editing(path) as edited, opened(browser, edited) as watched:  # type: ignore[arg-type]
         page = watched.page
-        expect(page.locator("#state")).to_have_text("right", timeout=20_000)
+        expect(page.locator("#state")).to_have_text("valid", timeout=20_000)
         path.write_text("{ broken")
         page.reload()
         expect(page.locator("h1")).to_have_text("It cannot be shown")
@@ -87,5 +87,5 @@ def test_a_file_that_is_broken_is_not_asked_for_a_token(browser: Browser, tmp_pa
         is_accessible(page)
         path.write_text(json.dumps(drawn()))
         page.get_by_role("button", name="Try again").click()
-        expect(page.locator("#state")).to_have_text("right", timeout=20_000)
+        expect(page.locator("#state")).to_have_text("valid", timeout=20_000)
         watched.said.clear()  # The browser says that the file was refused.

@@ -30,6 +30,8 @@ def test_a_site_is_profiled_by_button_and_looked_at_by_keyboard(browser: Browser
             expect(graph).to_have_count(0)
         root = graph.get_by_role("treeitem").first
         expect(root).to_have_text("site 1")
+        second = graph.locator("[aria-level='2']").all_inner_texts()
+        assert second and "site 1" not in second, "the site is there once"
         expect(graph.locator(".of-box", has_text="box ").first).to_be_visible()
         is_whole(watched.page)
         is_accessible(watched.page)

@@ -73,6 +73,7 @@ def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path
         page.get_by_label("The next event").click()
         expect(dead).to_have_count(1)
         expect(page.locator(".happened li b").last).to_have_text("site lost")
+        expect(page.locator(".marks i").last).to_have_attribute("data-tone", "bad")
         is_whole(page)
         is_accessible(page)
         scrubber.press("End")

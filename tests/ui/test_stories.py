@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import urllib.request
 
@@ -10,7 +11,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.ui.looking import is_accessible, is_whole, note_red, opened, red_at_s, shows_numbers
 from tests.ui.proxy import proxied
-from tests.ui.serving import Turning, serving, sessions, simulated
+from tests.ui.serving import Page, Turning, serving, sessions, simulated
 
 SOON = 15_000
 
@@ -64,6 +65,40 @@ def test_a_site_is_drained_by_click_and_by_a_request(browser: Browser) -> None:
         request = urllib.request.Request(f"{page.at}api/v1/drain", b'{"site": 3}', {"Authorization": "Bearer act"}, method="POST")
         assert json.loads(urllib.request.urlopen(request, timeout=20).read())["left"][0]["site"] == 3
         expect(watched.page.locator(".siterow[data-key='3'] .role")).to_have_text("left", timeout=SOON)
+
+
+def test_every_dialog_is_whole_on_a_telephone_and_speaks_plainly(browser: Browser, page: Page) -> None:
+    """Method: each is opened by its button with the keyboard, and left with Escape, which leads back to the button."""
+    with opened(browser, page, width=390) as watched:
+        shows_numbers(watched.page)
+        buttons, dialog = watched.page.locator("[data-operation]"), watched.page.get_by_role("dialog")
+        expect(buttons.first).to_be_visible()
+        seen = 0
+        for place in range(buttons.count()):
+            button = buttons.nth(place)
+            if "…" not in button.inner_text() or button.get_attribute("data-operation") == "sites":
+                continue
+            button.focus()
+            watched.page.keyboard.press("Enter")
+            expect(dialog).to_be_visible()
+            is_whole(watched.page)
+            text = dialog.inner_text()
+            assert "`" not in text and "undefined" not in text, text
+            labels = dialog.locator("label:has(small)").evaluate_all("all => all.map(each => each.firstChild.textContent)")
+            assert labels and all(label[0].isupper() and "_" not in label for label in labels), labels
+            box = dialog.bounding_box()
+            assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 390
+            watched.page.keyboard.press("Escape")
+            expect(dialog).to_have_count(0)
+            expect(button).to_be_focused()
+            seen += 1
+        assert seen >= 10
+        watched.page.get_by_role("button", name="Sites…").click()
+        expect(dialog.locator("h3", has_text="Sites")).to_be_visible()
+        expect(dialog.locator("tbody tr")).to_have_count(5)
+        expect(dialog.locator("pre")).to_have_count(0)
+        is_whole(watched.page)
+        is_accessible(watched.page)
 
 
 def test_who_may_only_look_has_no_buttons_that_change_something(browser: Browser) -> None:
@@ -135,6 +170,13 @@ def test_numbers_come_where_a_proxy_keeps_the_stream_back(browser: Browser) -> N
         expect(watched.page.locator(".happened li b", has_text="site lost")).to_have_count(1, timeout=SOON)
 
 
+TROUBLED = """async () => {
+  const { troubledFirst } = await import("./static/sites.js");
+  const sites = (...all) => all.map(([site, role]) => ({ site, role })), names = (all) => all.map((each) => each.site);
+  const many = sites([1, "live"], [2, "spare"], [3, null], [7, "dead"], [9, "left"]);
+  return [names(troubledFirst(many, 4)), names(troubledFirst(sites([1, "live"], [3, "dead"]), 4))];
+}"""
+
 THROUGH_CARDS = """() => {
   const cards = [...document.querySelectorAll(".segment")].map((card) => [card.textContent, card.getBoundingClientRect()]);
   const found = new Set(), inside = (x, y, card) => x > card.left + 2 && x < card.right - 2 && y > card.top + 2 && y < card.bottom - 2;
@@ -160,6 +202,9 @@ def test_two_hundred_boxes_are_read_as_segments_and_seen_as_boxes_on_request(bro
             is_accessible(watched.page)
             watched.page.get_by_role("button", name="boxes", exact=True).click()
             expect(watched.page.locator(".react-flow__node .box")).to_have_count(201)
+            expect(watched.page.locator(".react-flow__viewport")).to_have_attribute("style", re.compile(r"scale\(0\.[6-9]"))
+            expect(watched.page.locator(".react-flow__node[data-id='b:events'] .box")).to_be_in_viewport()
+            assert watched.page.evaluate(TROUBLED) == [[7, 3, 1, 2, 9], [1, 3]], "who needs somebody is first among many"
         with opened(browser, page, width=390) as watched:
             shows_numbers(watched.page)
             is_whole(watched.page)

@@ -45,7 +45,7 @@ class Editor {
     this.drawer = new Drawer(this, ask, (text) => this.say(text));
     this.titled = /** @type {HTMLInputElement} */ (h("input.name", { "aria-label": "Name of the dataflow", value: this.draft.document.name, onchange: (event) => this.draft.change((d) => void (d.name = event.target.value)), spellcheck: "false" }));
     const head = h("header.head", {}, h("span.brand", {}, h("img", { src: "static/icon.svg", alt: "" }), "evenflow"), h("span.slash", { "aria-hidden": "true" }, "/"), h("h1", {}, this.titled), h("span.version", {}, this.file), this.state, h("span.push"),
-      this.undo, this.redo, button("Tidy", () => this.tidy()), button("Light or dark", turnScheme), this.saving);
+      this.undo, this.redo, button("Tidy", () => this.tidy()), button("◐", turnScheme, { title: "Light, dark or as the system", "aria-label": "Scheme" }), this.saving);
     page.replaceChildren(head, h("main.drawing", {}, this.palette(), h("div.middle", {}, this.canvas.element, this.drawer.element), this.panel.element));
     this.draft.onChange = () => this.changed();
     this.draft.onDetach = (cell) => this.say(`${cell} is no SQL cell any more: its boxes were edited by hand`);
@@ -133,7 +133,7 @@ class Editor {
     else if (locked.length) this.pill("violet", `${locked.length} locked`);
     else if (!boxes.length) this.pill("", "empty");
     else if (this.draft.told.loose.length) this.pill("warn", `${this.draft.told.loose.length} lead to no sink`);
-    else this.pill("good", "right");
+    else this.pill("good", "valid");
     mark(document.documentElement, "data-judged", String(number));
     this.canvas.show();
     this.panel.judged();

@@ -144,7 +144,18 @@ function Drawing({ owner, version }) {
     edgesFocusable=${false} deleteKeyCode=${null} proOptions=${{ hideAttribution: true }} aria-label="Boxes and arrows">
     <${Background} variant=${BackgroundVariant.Dots} gap=${18} size=${1.2} />
     <${Controls} showInteractive=${false} position="bottom-right" />
+    ${draft.boxes.length ? null : html`<${Beginning} editor=${owner.editor} />`}
   </${ReactFlow}>`;
+}
+
+/** Sources that need nothing but themselves, or that most people begin with. */
+const FIRST = ["generator", "packets", "kafka", "table"];
+
+/** In place of a drawing. @param {{editor: any}} props */
+function Beginning({ editor }) {
+  const found = FIRST.flatMap((name) => editor.forms.sources.filter((form) => form.name === name));
+  return html`<div className="beginning"><h2>Begin with a source</h2><p>Rows come from it. What you add next reads the box that is chosen.</p>
+    <div className="tools">${found.map((form) => html`<button type="button" className="button" key=${form.name} title=${form.doc} onClick=${() => editor.addEnd("source", form)}>${form.title}</button>`)}</div></div>`;
 }
 
 const NODES = {

@@ -161,7 +161,7 @@ export class Drawer {
     const compare = async () => {
       const number = draft.number, tag = draft.tag, told = await this.ask("compare", { tag });
       if (draft.number !== number) return [withdrawn()];
-      const list = h("ul.changes", {}, ...told.boxes.map((each) => h("li", { "data-tone": CHANGES[each.change][1] || null }, h("b", {}, each.box), ` ${CHANGES[each.change][0]}${each.change === "other" && each.keeps_state ? ", keeps its state" : ""}`, each.why ? h("span.soft", {}, ` ${each.why}`) : "")));
+      const list = h("ul.changes", {}, ...told.boxes.map((each) => h("li", { "data-tone": CHANGES[each.change][1] || null }, h("b", {}, each.box), ` ${CHANGES[each.change][0]}${each.change === "other" ? (each.keeps_state ? ", keeps its state" : ", has no state") : ""}`, each.why ? h("span.soft", {}, ` ${each.why}`) : "")));
       return [h("p", {}, told.possible ? `${told.changed.length} of ${told.boxes.length} boxes would do something else.` : "This is no version of what runs."), list, told.possible && told.changed.length ? this.replacing(told, tag, attempt, out) : ""];
     };
     const start = async () => [h("p", {}, `${(await this.ask("start", { tag: draft.tag })).run} has started.`)];

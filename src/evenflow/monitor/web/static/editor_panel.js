@@ -69,7 +69,7 @@ export class Panel {
     this.flush();
     this.places = [];
     if (!box) {
-      const told = draft.boxes.length ? "Choose a box to see what it does." : "Begin with a source, on the left. What is added next goes behind the box that is chosen.";
+      const told = draft.boxes.length ? "Choose a box to see what it does." : "Nothing is drawn yet.";
       return this.body.replaceChildren(h("p.empty", {}, told), h("dl.keys", {}, ...[["Ctrl+Z", "undo"], ["Ctrl+S", "save"], ["Delete", "remove the chosen box"], ["Double click", "on an arrow: remove it"]].map(([key, what]) => h("div", {}, h("dt", {}, key), h("dd", {}, what)))));
     }
     const form = kinds.get(box.kind);

@@ -4,6 +4,7 @@ import { css, h, keyed, mark, mayMove, write } from "./dom.js";
 import { bytes, counted, percent, perSecond, short } from "./format.js";
 import { cssOf, heat, numbers, ramp } from "./heat.js";
 import { colour } from "./dom.js";
+import { troubledFirst } from "./sites.js";
 
 /** @typedef {import("./model.js").View} View @typedef {import("./model.js").SegmentView} SegmentView */
 
@@ -109,7 +110,7 @@ export class Exchange {
     const widest = Math.max(1, ...[...cells.values()].map((row) => row.reduce((sum, cell) => sum + cell.width, 0)));
     const most = Math.max(1e-9, ...segment.rows.map((each) => each ?? 0));
     keyed(
-      this.rows, view.sites, (site) => String(site.site),
+      this.rows, troubledFirst(view.sites, MANY), (site) => String(site.site),
       () => h("div.siterow", {}, h("div.who", {}, h("span"), h("span.role")), h("div.bar", {}, h("i"), h("span")), h("canvas", { role: "img" })),
       (element, site) => {
         const [who, bar, canvas] = /** @type {any} */ (element.children), row = cells.get(site.site) ?? [];

@@ -161,8 +161,9 @@ function treeOf(profile, measure) {
     if (!value) continue;
     let at = root;
     at.value += value;
-    for (const place of stack.frames) {
+    for (const [depth, place] of stack.frames.entries()) {
       const name = profile.frames[place];
+      if (!depth && name === root.name) continue; // The root itself.
       let next = at.calls.get(name);
       if (!next) at.calls.set(name, (next = made(name, at)));
       at = next;

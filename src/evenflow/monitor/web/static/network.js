@@ -184,18 +184,18 @@ function Picture({ owner, geometry, mode }) {
   const { shape, level } = useMemo(() => shaped(geometry, mode, width), [geometry, mode, width]);
   const { nodes, edges } = useMemo(() => drawn(shape, level, owner), [shape, level]);
   useEffect(() => {
-    const fit = () => flow.setViewport(around(nodes, width, height)).then(() => {
+    const fit = (read = false) => flow.setViewport(around(nodes, width, height, read)).then(() => {
       moved(flow.getViewport());
       mark(owner.holder, "data-fitted", "");
     });
-    owner.fit = fit;
+    owner.fit = () => fit();
     owner.zoom = (way) => (way > 0 ? flow.zoomIn() : flow.zoomOut());
     mark(owner.holder, "data-fitted", null);
     if (!width || !height) return;
     const wanted = shape.height * Math.min(1.15, (width * 0.93) / shape.width) + 56;
     css(owner.holder, "height", `${Math.round(Math.min(TALLEST, Math.max(190, wanted)))}px`);
     let due = true;
-    requestAnimationFrame(() => requestAnimationFrame(() => due && fit()));
+    requestAnimationFrame(() => requestAnimationFrame(() => due && fit(mode === "boxes")));
     return () => void (due = false);
   }, [width, height, nodes]);
   const [picked, setPicked] = useState(/** @type {string|null} */ (null));
@@ -213,12 +213,15 @@ function Picture({ owner, geometry, mode }) {
   </${ReactFlow}>`;
 }
 
-/** From where all nodes are seen. React Flow's own fits wait for its measurements, and are lost where those come late. @param {any[]} nodes @param {number} width @param {number} height */
-function around(nodes, width, height) {
+/** From where all nodes are seen, or, where boxes were asked for that nobody could read then, the first ones. React Flow's own fits wait for its measurements, and are lost where those come late. 
+ * @param {any[]} nodes @param {number} width @param {number} height @param {boolean} [read] */
+function around(nodes, width, height, read = false) {
   const left = Math.min(...nodes.map((node) => node.position.x)), right = Math.max(...nodes.map((node) => node.position.x + node.width));
   const top = Math.min(...nodes.map((node) => node.position.y)), bottom = Math.max(...nodes.map((node) => node.position.y + node.height));
   const zoom = Math.max(0.05, Math.min(1.15, (0.92 * width) / (right - left), (0.92 * height) / (bottom - top)));
-  return { x: (width - (left + right) * zoom) / 2, y: (height - (top + bottom) * zoom) / 2, zoom };
+  if (!read || zoom >= READABLE) return { x: (width - (left + right) * zoom) / 2, y: (height - (top + bottom) * zoom) / 2, zoom };
+  const first = nodes.reduce((one, other) => (other.position.x < one.position.x ? other : one)), middle = first.position.y + first.height / 2;
+  return { x: 20 - left * READABLE, y: height / 2 - middle * READABLE, zoom: READABLE };
 }
 
 /** What is drawn, and where: boxes where their text can be read, else segments. @param {any} geometry @param {string} mode @param {number} width */

@@ -3,6 +3,7 @@
 import { writtenAgain } from "./again.js";
 import { h, mark, write } from "./dom.js";
 import { Flame } from "./flame.js";
+import { sentence as marked, spoken, told as shown } from "./told.js";
 
 /** @typedef {import("./model.js").View} View */
 /** @typedef {{name: string, about: string, effect: string, again: boolean, schema: any}} Operation */
@@ -54,7 +55,7 @@ export class Operate {
 
   /** @param {Operation} operation */
   button(operation) {
-    return h(`button.button${operation.again ? ".grave" : ""}`, { type: "button", title: operation.about, "data-operation": operation.name, onclick: () => this.open(operation) }, WORDS[operation.name] ?? operation.name);
+    return h(`button.button${operation.again ? ".grave" : ""}`, { type: "button", title: operation.about.replaceAll("`", ""), "data-operation": operation.name, onclick: () => this.open(operation) }, WORDS[operation.name] ?? operation.name);
   }
 
   /** @param {Operation} operation */
@@ -66,10 +67,10 @@ export class Operate {
     const wrong = h("p.wrong", { role: "alert" }), view = this.view;
     const go = h(`button.button.first${operation.again ? ".grave" : ""}`, { type: "submit" }, (WORDS[operation.name] ?? operation.name).replace("…", ""));
     const again = operation.again ? writtenAgain(go) : null;
-    const label = (field) => h("label", {}, field.name.replaceAll("_", " ").replace(/ s$/, ", seconds"), inputs.get(field.name) ?? null, h("small", {}, field.about.description));
+    const label = (field) => h("label", {}, spoken(field.name), inputs.get(field.name) ?? null, h("small", {}, ...marked(field.about.description ?? "")));
     const rest = fields.filter((field) => ADVANCED.has(field.name));
     const form = h(
-      "form", { method: "dialog" }, h("h2", {}, (WORDS[operation.name] ?? operation.name).replace("…", "")), h("p.soft", {}, operation.about), ...fields.filter((field) => !ADVANCED.has(field.name)).map(label),
+      "form", { method: "dialog" }, h("h2", {}, (WORDS[operation.name] ?? operation.name).replace("…", "")), h("p.soft", {}, ...marked(operation.about)), ...fields.filter((field) => !ADVANCED.has(field.name)).map(label),
       rest.length ? h("details", {}, h("summary.soft", {}, "More"), ...rest.map(label)) : null, again?.element ?? null, wrong,
       h("div.ends", {}, h("button.button", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
     );
@@ -125,8 +126,8 @@ export class Operate {
   /** @param {Operation} operation @param {any} told */
   result(operation, told) {
     if (operation.effect !== "read") return void this.toast(`${operation.name}: ${sentence(told)}`, "good");
-    const drawn = operation.name === "profile" ? new Flame(told).element : h("div.scroll", {}, h("pre", { tabindex: "0" }, JSON.stringify(told, null, 1)));
-    const dialog = /** @type {HTMLDialogElement} */ (h(`dialog${operation.name === "profile" ? ".wider" : ""}`, { "aria-label": operation.name }, h("form", { method: "dialog" }, h("h2", {}, operation.name), drawn, h("div.ends", {}, h("button.button", {}, "Close")))));
+    const drawn = operation.name === "profile" ? new Flame(told).element : shown(told), title = (WORDS[operation.name] ?? operation.name).replace("…", "");
+    const dialog = /** @type {HTMLDialogElement} */ (h("dialog.wider", { "aria-label": title }, h("form", { method: "dialog" }, h("h2", {}, title), drawn, h("div.ends", {}, h("button.button", {}, "Close")))));
     dialog.addEventListener("close", () => dialog.remove());
     document.body.append(dialog);
     dialog.showModal();

@@ -92,7 +92,9 @@ export class Replay {
 
   mark() {
     const last = Math.max(1, this.index.at_us.length - 1);
-    const shown = this.index.events.filter((event) => MARKED.has(event.kind)).slice(0, MARKS);
+    // Of what happens at one moment the worst is on top.
+    const grave = (/** @type {any} */ event) => ["good", "warn", "bad"].indexOf(TONES[event.kind] ?? "good");
+    const shown = this.index.events.filter((event) => MARKED.has(event.kind)).slice(0, MARKS).sort((one, other) => grave(one) - grave(other));
     this.marks.replaceChildren(...shown.map((event) => {
       const element = h("i", { "data-tone": TONES[event.kind] ?? null, title: NAMES[event.kind] ?? event.kind });
       element.style.left = `${(event.place / last) * 100}%`;

@@ -13,6 +13,12 @@ const COLUMNS = [
   ["On disk", "num", (site) => bytes(site.spilled)], ["Waiting", "num", (site) => bytes(site.waiting)], ["Memory", "num", (site) => bytes(site.memory)],
 ];
 
+const FIRST = /** @type {Record<string, number>} */ ({ dead: 0, leaving: 1, joining: 1, starting: 1, left: 3 });
+/** Those that somebody should look at come first where not all are seen at once. @param {SiteView[]} sites @param {number} seen */
+export const troubledFirst = (sites, seen) => sites.length <= seen ? sites : [...sites].sort((one, other) => (FIRST[one.role ?? "starting"] ?? 2) - (FIRST[other.role ?? "starting"] ?? 2));
+/** Rows of the table that are seen without scrolling. */
+const SEEN = 12;
+
 export class Sites {
   constructor() {
     this.body = h("tbody");
@@ -25,7 +31,7 @@ export class Sites {
   /** @param {View} view */
   show(view) {
     keyed(
-      this.body, view.sites, (site) => String(site.site),
+      this.body, troubledFirst(view.sites, SEEN), (site) => String(site.site),
       () => h("tr", {}, h("td"), h("td", {}, h("span.role")), h("td", {}, h("div.bar", {}, h("i"), h("span"))), ...COLUMNS.map(([, kind]) => h(kind ? "td.num" : "td"))),
       (row, site) => {
         mark(row, "data-role", site.role);
