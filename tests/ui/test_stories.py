@@ -93,7 +93,7 @@ def test_every_dialog_is_whole_on_a_telephone_and_speaks_plainly(browser: Browse
             expect(button).to_be_focused()
             seen += 1
         assert seen >= 10
-        watched.page.get_by_role("button", name="Sites…").click()
+        watched.page.get_by_role("button", name="Sites…", exact=True).click()
         expect(dialog.locator("h3", has_text="Sites")).to_be_visible()
         expect(dialog.locator("tbody tr")).to_have_count(5)
         expect(dialog.locator("pre")).to_have_count(0)
