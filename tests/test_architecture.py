@@ -53,6 +53,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "query.aggregates",
         "query.built",
         "query.changed_pairs",
+        "query.ranked",
         "query.regrouped",
         "query.duration",
         "query.expression",

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 import evenflow as ef
 from evenflow.operator.changes.pairs import PairUp
+from evenflow.operator.changes.rank import Rank
 from evenflow.operator.changes.regroup import Regroup
 from evenflow.operator.complete import Complete
 from evenflow.operator.explode import Explode
@@ -20,6 +21,7 @@ from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.query.changed_pairs import Pairs
+from evenflow.query.ranked import Place, Ranked
 from evenflow.query.regrouped import Regrouped
 from evenflow.stream.change import CHANGE, KINDS
 from evenflow.stream.epoch import Tick
@@ -352,6 +354,18 @@ class Regrouping(Regroup):
 
     def __init__(self) -> None:
         super().__init__(CHANGES, ("k",), Regrouped(tuple(CHANGED), ("k",), "k bigint, small bigint, f double"))
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        return super().process(as_changes(rows), tick)
+
+
+class Ranking(Rank):
+    """Such changes in an order, with what is before them and how many."""
+
+    def __init__(self) -> None:
+        places = (Place("at", "row_number"), Place("before", "lag", "s", -1), Place("n", "sum", "small", None, 0, True))
+        columns = "k bigint, s string, f double, small bigint"
+        super().__init__(CHANGES, ("k",), Ranked(columns, (("f", True),), places, ("at", 2, 9)))
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         return super().process(as_changes(rows), tick)

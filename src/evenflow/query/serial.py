@@ -55,6 +55,8 @@ KINDS: Final[Mapping[str, str]] = {
     "OfRows": "evenflow.query.user.calling",
     "Curve": "evenflow.stream.curve",
     "Qos": "evenflow.query.qos",
+    "Place": "evenflow.query.ranked",
+    "Ranked": "evenflow.query.ranked",
     "Regrouped": "evenflow.query.regrouped",
     "RefreshedTable": "evenflow.query.tables",
     "Tried": "evenflow.query.user.calling",

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from evenflow.query.aggregates import RANK
+from evenflow.query.ranked import Place
 from evenflow.query.script.group import END, START, check_windows, first_of
 from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggregate
+from evenflow.query.script.placed import drawn, placed_rows
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
 from evenflow.query.sql.parser import to_sql
+from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, quoted
 
 
@@ -30,6 +33,8 @@ def over_rows(lower: Lower, tree: exp.Select, relation: Relation, items: Sequenc
     script = lower.script
     windows = [node for _, item in items for node in item.find_all(exp.Window)]
     first = windows[0]
+    if lower.changes and (is_changelog(relation.stream.schema) or relation.stream.event_time is None or not all(map(_is_of_last, windows))):
+        return placed_rows(lower, relation, items)
     lower.check_final(relation, first, "a function OVER rows")
     over = _one_over(lower, relation, windows)
     ties = in_time_order(lower, relation, over.order, first, "OVER")
@@ -56,6 +61,16 @@ def _one_over(lower: Lower, relation: Relation, windows: Sequence[exp.Window]) -
         if not fits or (over.keys, over.order) != (found[0].keys, found[0].order):
             lower.script.fail(window, "two different OVER (...) in one query; write one query around the other")
     return replace(found[0], rows=rows)
+
+
+def _is_of_last(window: exp.Window) -> bool:
+    """Whether it is of a row and some before it: it is final when the row is there."""
+    if is_lag(window):
+        return True
+    spec = window.args.get("spec")
+    if spec is None or str(spec.args.get("kind")).upper() != "ROWS" or not isinstance(spec.args.get("start"), exp.Literal):
+        return False
+    return str(spec.args.get("end") or "CURRENT ROW").upper() == "CURRENT ROW" and is_aggregate(window.this)
 
 
 def is_lag(window: exp.Window) -> bool:
@@ -191,6 +206,8 @@ def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.
         return None
     script, rank = lower.script, ranks[0]
     found = [(condition, most) for condition in pending if (most := _most(condition, rank.alias)) is not None]
+    if lower.changes and (len(ranks) > 1 or not found or rank.this.this.name.lower() != "row_number" or found[0][1] < 1):
+        return None  # Places of all rows, of which conditions let some pass.
     if len(ranks) > 1 or not found:
         script.fail(
             rank.this,
@@ -222,7 +239,8 @@ def _best(
     plain.set("with_", None)
     window, hidden = _over_columns(rank.this, plain)
     relation = lower.query(plain, lower.with_tables(source, lower.with_tables(inner, tables)))
-    lower.check_final(relation, rank.this, "row_number()")
+    if not is_changelog(relation.stream.schema):
+        lower.check_final(relation, rank.this, "row_number()")
     visible = tuple(v for v in relation.columns if v.name not in hidden)
     keys = [lower.rewritten(relation, key) for key in window.args.get("partition_by") or ()]
     order = ordered(lower, relation, window)
@@ -234,6 +252,12 @@ def _best(
         shown = _best_in_windows(lower, rank.this, relation, visible, keys, order, most, rank.alias)
         return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
     made, names = columns_of([*keys, *(part for part, _ in order)], "_by", relation)
+    if is_changelog(relation.stream.schema):
+        places = [(name, desc) for name, (_, desc) in zip(names[len(keys) :], order, strict=True)]
+        first = Place(free_name(rank.alias, relation.stream.columns), "row_number")
+        found = drawn(lower, relation, made, names[: len(keys)], places, [first], rank.this, (first.name, 1, most))
+        shown = Relation(found.stream, (*(replace(v, table="") for v in visible), Visible(rank.alias, "", first.name)), running=True)
+        return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
     if not keys:
         made.append(("_all", exp.Literal.number(0)))
     if named is not None and (alias is None or not alias.args.get("columns")):

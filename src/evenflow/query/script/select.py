@@ -25,6 +25,7 @@ from evenflow.query.script.lowering import (
     is_aggregated,
 )
 from evenflow.query.script.match import recognized
+from evenflow.query.script.placed import cut, number_of
 from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.script.scalars import with_scalars, without_having
 from evenflow.query.script.united import distinct as distinct_rows
@@ -61,6 +62,8 @@ class Lowering(Lower):
     def query(self, tree: exp.Expr, tables: Tables) -> Relation:
         """The relation that a SELECT, a UNION ALL, or one in parentheses gives."""
         tables = self.with_tables(tree, tables)
+        if self.changes and any(tree.args.get(clause) for clause in ("order", "limit", "offset")):
+            return self._some(tree, tables)
         if isinstance(tree, exp.Subquery):
             return self.query(tree.this, tables)
         if isinstance(tree, exp.Union | exp.Intersect | exp.Except):
@@ -68,6 +71,19 @@ class Lowering(Lower):
         if isinstance(tree, exp.Select):
             return self._select(tree, tables)
         raise self.script.error(tree, f"{type(tree).__name__.upper()} is not available on streams; write a SELECT, or UNION of several")
+
+    def _some(self, tree: exp.Expr, tables: Tables) -> Relation:
+        """A query with ORDER BY, LIMIT or OFFSET. What is in no order, as a changelog, is in any."""
+        order = tree.args.get("order")
+        parts = [part.copy() for part in (order.expressions if order is not None else ())]
+        limit, offset = (number_of(self, tree.args.get(clause), clause.upper()) for clause in ("limit", "offset"))
+        plain = tree.copy()
+        for clause in ("order", "limit", "offset"):
+            plain.set(clause, None)
+        if limit is None and not offset:
+            return self.query(plain, tables)
+        hidden = _shown_by(plain, parts) if isinstance(plain, exp.Select) else 0
+        return cut(self, self.query(plain, tables), parts, hidden, limit, offset or 0, tree.args.get("limit") or tree.args["offset"])
 
     def check_read(self, last: Stream) -> None:
         """QueryError for a name that nothing reads: its rows would go nowhere. last: what the script gives is read by its user."""
@@ -198,6 +214,26 @@ class Lowering(Lower):
             return []
         with self.script.at(star):
             return [(name, dotted(column.copy(), [name])) for name in fields_of(to_sql(relation.rewritten(column)), relation.stream.schema)]
+
+
+def _shown_by(query: exp.Select, parts: Sequence[exp.Expr]) -> int:
+    """Make what ORDER BY says columns of the query's result; how many had to be added, behind all others."""
+    hidden = 0
+    names = [item.alias_or_name.lower() for item in query.expressions]
+    for part in parts:
+        by = part.this
+        if isinstance(by, exp.Literal) and not by.is_string and by.this.isdigit() and int(by.this) <= len(names):
+            part.set("this", exp.column(query.expressions[int(by.this) - 1].alias_or_name, quoted=True))
+        elif is_column(by) and not by.table and (by.name.lower() in names or any(item.is_star for item in query.expressions)):
+            continue
+        elif (at := next((at for at, item in enumerate(query.expressions) if item.unalias() == by and names[at]), None)) is not None:
+            part.set("this", exp.column(query.expressions[at].alias_or_name, quoted=True))
+        else:
+            name = f"_order{hidden}"
+            query.append("expressions", exp.alias_(by.copy(), name, quoted=True))
+            part.set("this", exp.column(name, quoted=True))
+            hidden += 1
+    return hidden
 
 
 def _bare(tree: exp.Table) -> exp.Table:

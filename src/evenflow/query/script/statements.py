@@ -59,7 +59,10 @@ class Statements:
         limit = None
         if self._lower.mode == "complete":
             tree = tree.copy()
+            whole = tree.copy() if tree.args.get("offset") is not None else None
             by, limit = self._order_of(tree), self._limit_of(tree)
+            if whole is not None:  # Which rows there are is decided before they are sorted.
+                tree, limit = whole, None
         return self._shown(self._lower.query(tree, self._tables), tree, by, limit)
 
     def _order_of(self, tree: exp.Expr) -> list[str]:

@@ -1,0 +1,80 @@
+"""Totals of frames: of rows low..high of a column, for each row other ones."""
+
+from __future__ import annotations
+
+import decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.errors import ArithmeticOverflow
+from evenflow.stream.arrays import Int64s
+
+_WIDE = decimal.Context(prec=77)
+
+
+def framed(function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType) -> pa.Array:
+    """`function` of values[low[i]:high[i]] for each i. low, high: int64 (n,), low <= high. values: None for count(*). kind: of the result.
+
+    Cost: O(n) for counts, sums and averages, O(n + what the frames hold) for the others.
+    """
+    if not low.size:
+        return pa.array([], kind)
+    if values is None:
+        return pa.array(high - low, pa.int64())
+    if function in ("first_value", "last_value"):
+        at = low if function == "first_value" else high - 1
+        return values.take(pa.array(np.maximum(at, 0), mask=low == high))
+    there = values.is_valid().to_numpy(zero_copy_only=False)
+    counted = _sums(there.astype(np.int64), low, high)
+    if function == "count":
+        return pa.array(counted, pa.int64())
+    if function in ("min", "max"):
+        return _extremes(function, values, low, high, kind)
+    empty = counted == 0
+    if pa.types.is_floating(values.type):
+        total = np.asarray(_sums(values.cast(pa.float64()).fill_null(0.0).to_numpy().astype(np.longdouble), low, high), np.float64)
+        return pa.array(total if function == "sum" else np.divide(total, np.maximum(counted, 1)), kind, mask=empty)
+    plain = [0 if value is None else value for value in values.to_pylist()]
+    whole = _sums(np.array(plain, object), low, high)
+    if pa.types.is_decimal(kind):
+        unit = decimal.Decimal(1).scaleb(-kind.scale)
+        shown = [
+            None if none else _WIDE.quantize(_WIDE.divide(total, int(count)) if function == "avg" else decimal.Decimal(total), unit)
+            for total, count, none in zip(whole, counted, empty, strict=True)
+        ]
+        return pa.array(shown, kind)
+    if function == "avg":
+        return pa.array([None if none else total / int(count) for total, count, none in zip(whole, counted, empty, strict=True)], kind)
+    wrong = next((total for total in whole if not -(2**63) <= total < 2**63), None)
+    if wrong is not None:
+        raise ArithmeticOverflow("a sum OVER rows left the range of bigint: cast the column to double")
+    return pa.array([None if none else total for total, none in zip(whole, empty, strict=True)], kind)
+
+
+def _sums(values: Any, low: Int64s, high: Int64s) -> Any:
+    until = np.concatenate([values[:0], [0], np.cumsum(values)]) if values.size else np.zeros(1, values.dtype)
+    return until[high] - until[low]
+
+
+def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s, kind: pa.DataType) -> pa.Array:
+    """By how values are ordered: nulls are left out, and NaN is the greatest."""
+    codes = values.dictionary_encode()
+    words = codes.dictionary.to_pylist()
+    sorted_words = sorted(words, key=lambda value: (value != value, value))
+    rank = {word: at for at, word in enumerate(sorted_words)}
+    of = np.array([rank[word] for word in words] or [0], np.int64)
+    index = codes.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    worst = -1 if function == "max" else len(words)
+    ranks = np.where(values.is_valid().to_numpy(zero_copy_only=False), of[index], worst) if len(values) else np.zeros(0, np.int64)
+    best = np.maximum if function == "max" else np.minimum
+    found = np.full(low.size, worst, np.int64)
+    begins = np.flatnonzero(np.diff(low, prepend=-1)) if low.size else low
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), low.size], strict=True):
+        if (high[begin:end] > low[begin]).any() and (end - begin > 1 or high[begin] - low[begin] > 0):
+            run = best.accumulate(ranks[low[begin] : int(high[begin:end].max())])
+            length = high[begin:end] - low[begin]
+            found[begin:end] = np.where(length > 0, run[np.maximum(length - 1, 0)], worst)
+    none = found == worst
+    return pa.array([None if nothing else sorted_words[at] for at, nothing in zip(found.tolist(), none.tolist(), strict=True)], kind)

@@ -1,0 +1,144 @@
+"""Rank: rows that come and go with their places in an order, with neighbours, and with totals of the rows around them.
+
+One row more can move all others on. So the rows of a key that has changed are placed twice, as they were before the epoch and as they are
+after it, and what is put out is the difference. Rows without a place that is asked for are not put out, but kept: they may get one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenflow.operator.changes.by_key import ByKey
+from evenflow.operator.changes.framed import framed
+from evenflow.operator.order import sort_key
+from evenflow.query.ranked import PLACES, Place, Ranked
+from evenflow.stream.arrays import Int64s
+from evenflow.stream.change import CHANGE, DELETE, INSERT, KINDS, taken_back
+from evenflow.stream.epoch import Tick
+from evenflow.stream.rows import Rows
+
+
+class Rank(ByKey):
+    """See `query.ranked.Ranked`, which describes it. Cost: O(n log n) of the n rows of the keys that have changed."""
+
+    def __init__(self, schema: pa.Schema, keys: tuple[str, ...], described: Ranked) -> None:
+        self._row = pa.schema([field for field in schema if field.name != CHANGE])
+        super().__init__(keys, [self._row], [self._row.names])
+        self._ranked = described
+        self._output = described.output
+        self.schemas: tuple[pa.Schema, ...] = (self._output, schema)
+        self._none, self._no_late = Rows.empty(self._output), Rows.empty(schema, keyed=True)
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        if rows.count == 0:
+            return self._none, self._no_late
+        signs = np.where(taken_back(rows.batch), -1, 1)
+        change = self._take(rows, signs, np.zeros(rows.count, np.int64), np.ones(rows.count, np.bool_), tick.epoch)
+        moved = np.flatnonzero(change.changed)
+        heads, first = np.unique(change.head[moved], return_index=True)
+        made = self._made(heads[np.argsort(first)]) if heads.size else self._none
+        self._settle(change, tick.epoch)
+        return made, self._no_late
+
+    def _made(self, heads: Int64s) -> Rows:
+        at, slots = self._walk(heads, 0)
+        batch = self._kept[0].rows(self._table.words, self._table.objects, slots)
+        order, peers = self._sorted(at, batch)
+        sides = [self._placed(at, order, peers, batch, np.maximum(times[order], 0)) for times in self._times(slots)]
+        index = np.concatenate([side[0] for side in sides])
+        added = [pa.concat_arrays(columns) for columns in zip(*(side[1] for side in sides), strict=True)]
+        signs = np.repeat([-1, 1], [len(side[0]) for side in sides])
+        ids = index.copy()  # Of a row with the values that are put out beside it.
+        for column in added if self._ranked.shown else ():
+            numbers = _numbers(column)
+            if numbers.size:
+                _, ids = np.unique(ids * (int(numbers.max()) + 1) + numbers, return_inverse=True)
+        _, one, of = np.unique(ids, return_index=True, return_inverse=True)
+        more = np.bincount(of, weights=signs, minlength=one.size).astype(np.int64)
+        found = np.argsort(one, kind="stable")  # In order of the keys, and of the places that rows had or have.
+        more, one = more[found], one[found]
+        out = np.concatenate([np.repeat(one[more * sign > 0], np.abs(more[more * sign > 0])) for sign in (-1, 1)])
+        gone = int(-more[more < 0].sum())
+        if not out.size:
+            return self._none
+        kinds = pa.array(KINDS).take(pa.array(np.repeat([DELETE, INSERT], [gone, out.size - gone])))
+        rows = batch.take(pa.array(index[out]))
+        shown = [column.take(pa.array(out)) for column in added] if self._ranked.shown else []
+        made = pa.RecordBatch.from_arrays([*rows.columns, *shown, kinds], schema=self._output)
+        return Rows(made, self._table.owner_of(slots[index[out]]))
+
+    def _sorted(self, at: Int64s, batch: pa.RecordBatch) -> tuple[Int64s, Int64s]:
+        """(which row comes where, int64 (n,); the number of those that are equal to each in its key and the order, by place)."""
+        by = self._ranked.by
+        named = dict(by)
+        keys: list[Any] = [pa.array(at)]
+        sorting: list[tuple[str, ...]] = [("0", "ascending", "at_start")]
+        for name, descending in (*by, *((name, False) for name in batch.schema.names if name not in named)):
+            key = sort_key(batch.column(name))
+            sorting.append((str(len(keys)), *(("descending", "at_end") if descending else ("ascending", "at_start"))))
+            keys.append(pa.array(key) if isinstance(key, np.ndarray) else key)
+        order = np.asarray(pc.sort_indices(pa.table(keys, names=[str(n) for n in range(len(keys))]), sort_keys=sorting)).astype(np.int64)
+        new = np.zeros(order.size, np.bool_)
+        for key in keys[: 1 + len(by)]:
+            numbers = _numbers(key)[order]
+            new[1:] |= numbers[1:] != numbers[:-1]
+        return order, np.cumsum(new)
+
+    def _placed(
+        self, at: Int64s, order: Int64s, peers: Int64s, batch: pa.RecordBatch, times: Int64s
+    ) -> tuple[Int64s, list[pa.Array]]:  # fmt: skip
+        """(rows that are put out, the columns that are added to them), by key and place. times: how often each is there, by place."""
+        rows, ties = np.repeat(order, times), np.repeat(peers, times)
+        ties = np.cumsum(np.diff(ties, prepend=-1) != 0)  # Of those that are there.
+        group = at[rows]
+        start = np.searchsorted(group, group) if group.size else group
+        number = np.arange(rows.size) - start
+        taken = pa.array(rows)
+        made: list[pa.Array] = []
+        for place in self._ranked.places:
+            if place.function in PLACES:
+                made.append(pa.array(_place(place.function, number, ties, start), pa.int32()))
+            else:
+                values = None if place.column is None else batch.column(place.column).take(taken)
+                made.append(self._around(place, values, group, start, ties))
+        if self._ranked.kept is None:
+            return rows, made
+        name, least, most = self._ranked.kept
+        by = made[next(at for at, place in enumerate(self._ranked.places) if place.name == name)].to_numpy()
+        kept = np.flatnonzero((by >= least) & (by <= (most if most is not None else by)))
+        return rows[kept], [column.take(pa.array(kept)) for column in made]
+
+    def _around(self, place: Place, values: pa.Array | None, group: Int64s, start: Int64s, ties: Int64s) -> pa.Array:
+        stop = np.searchsorted(group, group, "right") if group.size else group
+        here = np.arange(group.size)
+        if place.function in ("lag", "lead"):
+            there = here + (place.low or 0)
+            out = (there < start) | (there >= stop)
+            return values.take(pa.array(np.where(out, 0, there), mask=out))  # type: ignore[union-attr]
+        low = start if place.low is None else np.maximum(start, here + place.low)
+        high = stop if place.high is None else np.minimum(stop, here + place.high + 1)
+        if place.peers:
+            low = low if place.low is None else np.searchsorted(ties, ties)
+            high = high if place.high is None else np.searchsorted(ties, ties, "right")
+        low = np.minimum(low, stop)
+        return framed(place.function, values, low, np.maximum(low, high), place.type(self._row))
+
+
+def _numbers(column: pa.Array) -> Int64s:
+    """int64 (n,), >= 0: equal where values are."""
+    if pa.types.is_nested(column.type):
+        column = sort_key(column)
+    array = pa.array(column) if isinstance(column, np.ndarray) else column
+    return pc.dictionary_encode(array, null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+
+
+def _place(function: str, number: Int64s, ties: Int64s, start: Int64s) -> Int64s:
+    """int64 (n,), from 1. number: of each row in its key, from 0."""
+    if function == "row_number" or not number.size:
+        return number + 1
+    first = np.searchsorted(ties, ties)
+    return first - start + 1 if function == "rank" else ties - ties[start] + 1

@@ -1,0 +1,70 @@
+"""Places, neighbours and totals over rows in an order, of results that change. Their operator is `operator.changes.rank`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import pyarrow as pa
+
+from evenflow.query.built import Built
+from evenflow.query.sql.decimal_math import mean_type, sum_type
+from evenflow.stream.change import CHANGE_FIELD
+from evenflow.stream.schema import parse_ddl
+
+PLACES: Final = ("row_number", "rank", "dense_rank")
+NEIGHBOURS: Final = ("lag", "lead")
+FRAMED: Final = ("count", "sum", "avg", "min", "max", "first_value", "last_value")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One column that is added. function: of PLACES, NEIGHBOURS or FRAMED. column: that it is of, or None.
+
+    low, high: of a neighbour, how many rows on it is (low); of a frame, where it begins and ends, counted from a row on, None without an
+    end. peers: the frame goes on to rows that are equal in the order.
+    """
+
+    name: str
+    function: str
+    column: str | None = None
+    low: int | None = None
+    high: int | None = None
+    peers: bool = False
+
+    def type(self, schema: pa.Schema) -> pa.DataType:
+        """Of its values, as in Spark."""
+        if self.function in PLACES:
+            return pa.int32()
+        if self.function == "count":
+            return pa.int64()
+        kind = schema.field(self.column).type
+        if pa.types.is_decimal(kind) and self.function in ("sum", "avg"):
+            return (sum_type if self.function == "sum" else mean_type)(kind)
+        if self.function == "avg" or (self.function == "sum" and pa.types.is_floating(kind)):
+            return pa.float64()
+        return pa.int64() if self.function == "sum" else kind
+
+
+@dataclass
+class Ranked(Built):
+    """keys: rows of equal values in them are in one order. columns: of the rows, as DDL. by: (column, whether it descends); rows that are
+    equal in it are in order of all their columns. places: what is added. kept: (column, least, most) of those rows only that have such a
+    place, or None. shown: whether the places are put out.
+
+    State: the rows.
+    """
+
+    operator: ClassVar[str] = "changes.rank:Rank"
+
+    columns: str
+    by: tuple[tuple[str, bool], ...]
+    places: tuple[Place, ...]
+    kept: tuple[str, int, int | None] | None = None
+    shown: bool = True
+
+    @property
+    def output(self) -> pa.Schema:  # type: ignore[override]
+        schema = parse_ddl(self.columns)
+        added = [pa.field(place.name, place.type(schema)) for place in self.places] if self.shown else []
+        return pa.schema([*schema, *added, CHANGE_FIELD])

@@ -1,0 +1,189 @@
+"""Functions OVER results that change, and ORDER BY with LIMIT and OFFSET: places in an order, which change with every row.
+
+Each OVER (...) of a query is a box that adds its columns. It keeps all rows, so it is for changelog and complete mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+from sqlglot import exp
+
+from evenflow.query.changing import as_changes
+from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, Ranked
+from evenflow.query.script.lowering import Item, Lower
+from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
+from evenflow.query.sql.parser import to_sql
+from evenflow.stream.change import CHANGE
+from evenflow.stream.schema import ddl_of, has_map, quoted
+
+Order = Sequence[tuple[exp.Expr, bool]]
+
+
+def order_of(lower: Lower, relation: Relation, parts: Sequence[exp.Expr]) -> list[tuple[exp.Expr, bool]]:
+    """(expression over the stream's columns, whether it descends) of ORDER BY."""
+    found = []
+    for part in parts:
+        desc = bool(part.args.get("desc"))
+        if bool(part.args.get("nulls_first")) == desc:
+            lower.script.fail(part, "NULLS FIRST and NULLS LAST are not available; nulls are least, as in Spark where nothing is said")
+        found.append((lower.rewritten(relation, part.this), desc))
+    return found
+
+
+def placed_rows(lower: Lower, relation: Relation, items: Sequence[Item]) -> Relation:
+    """The query's columns, of which some have functions OVER (...)."""
+    groups: dict[str, list[exp.Window]] = {}
+    for window in dict.fromkeys(node for _, item in items for node in item.find_all(exp.Window)):
+        key = exp.Tuple(expressions=[*(window.args.get("partition_by") or ()), exp.Literal.string("by")])
+        order = window.args.get("order")
+        groups.setdefault(to_sql(key) + (to_sql(order) if order is not None else ""), []).append(window)
+    relation = relation.where(as_changes(relation.stream))
+    made: dict[exp.Window, tuple[str, exp.Expr | None]] = {}
+    for windows in groups.values():
+        relation = _with(lower, relation, windows, made)
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Window):
+            return own_column(relation.find(node).column, node) if isinstance(node, exp.Column) else node
+        name, default = made[node]
+        if default is None:
+            return own_column(name, node)
+        value = exp.Dot(this=own_column(name, node), expression=exp.to_identifier("value", quoted=True))
+        nothing = exp.Is(this=own_column(name, node), expression=exp.Null())
+        return exp.Case(ifs=[exp.If(this=nothing, true=lower.rewritten(relation, default))], default=value)
+
+    columns = []
+    for name, item in items:
+        with lower.script.at(item):
+            columns.append((name, item.copy().transform(one)))
+    return lower.project(relation, columns)
+
+
+def _with(lower: Lower, relation: Relation, windows: Sequence[exp.Window], made: dict[exp.Window, tuple[str, exp.Expr | None]]) -> Relation:
+    """The relation with a column for each of these functions, which are OVER the same."""
+    first = windows[0]
+    order = first.args.get("order")
+    by = order_of(lower, relation, order.expressions if order is not None else ())
+    keys = [lower.rewritten(relation, key) for key in first.args.get("partition_by") or ()]
+    new: list[Item] = []
+
+    def named(tree: exp.Expr) -> str:
+        if is_column(tree):
+            return tree.name
+        new.append((free_name(f"_over{len(new)}", [*relation.stream.columns, *(name for name, _ in new)]), tree))
+        return new[-1][0]
+
+    key_names, by_names = [named(key) for key in keys], [(named(part), desc) for part, desc in by]
+    places = []
+    for window in windows:
+        name = free_name(f"_place{len(made)}", relation.stream.columns)
+        place, default = _place(lower, relation, window, name, ordered=bool(by), named=named)
+        places.append(place)
+        made[window] = name, default
+    return drawn(lower, relation, new, key_names, by_names, places, first)
+
+
+def drawn(
+    lower: Lower, relation: Relation, new: Sequence[Item], keys: Sequence[str], by: Sequence[tuple[str, bool]], places: Sequence[Place],
+    where: exp.Expr, kept: tuple[str, int, int | None] | None = None, shown: bool = True,
+) -> Relation:  # fmt: skip
+    """The box, behind what has to be computed for it."""
+    with lower.script.at(where):
+        stream = computed(relation, new).stream
+        names = [name for name in stream.columns if name != CHANGE]
+        maps = [name for name in names if has_map(stream.schema.field(name).type)]
+        if maps:
+            lower.script.fail(where, f"{maps[0]!r} is a map, by which rows cannot be told apart; leave it out in a query inside this one")
+        schema = pa.schema([stream.schema.field(name) for name in names])
+        rows = stream if stream.columns[-1] == CHANGE else stream.select(*(quoted(name) for name in [*names, CHANGE]))
+        described = Ranked(ddl_of(schema), tuple(by), tuple(places), kept, shown)
+        params = {"keys": tuple(keys), "processor": described, "order": "arrival", "tie_break": None, "verify": None}
+        box = lower.flow.add("process", params, (rows,), None, "rank")
+    extra = tuple(Visible(place.name, "_over", place.name) for place in places) if shown else ()
+    return Relation(box, (*relation.columns, *extra), running=True)
+
+
+def _place(
+    lower: Lower, relation: Relation, window: exp.Window, name: str, *, ordered: bool, named: Callable[[exp.Expr], str]
+) -> tuple[Place, exp.Expr | None]:
+    """What a function OVER rows asks for, and what it is where there is nothing."""
+    call, script = window.this, lower.script
+    function = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
+    if function in PLACES:
+        if not ordered:
+            script.fail(window, f"{function}() OVER needs ORDER BY; say which rows are the first")
+        return Place(name, function), None
+    if function in NEIGHBOURS:
+        step = int(arguments[1].this) if len(arguments) > 1 and _is_number(arguments[1]) else 1
+        if not 1 <= len(arguments) <= 3 or (len(arguments) > 1 and not _is_number(arguments[1])) or not ordered:
+            script.fail(
+                window, f"{function} takes a value, a number of rows, and what it is where there are not so many, OVER (ORDER BY ...)"
+            )
+        value = lower.rewritten(relation, arguments[0])
+        if len(arguments) > 2:  # A row whose value is null is told from no row.
+            value = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
+        place = Place(name, function, named(value), step if function == "lead" else -step)
+        return place, arguments[2] if len(arguments) > 2 else None
+    function = {"first": "first_value", "last": "last_value", "mean": "avg"}.get(function, function)
+    if function not in FRAMED or len(arguments) > 1 or (arguments and isinstance(arguments[0], exp.Distinct)):
+        script.fail(
+            window, f"{to_sql(call)} OVER (...) of results that change is not available; {', '.join((*PLACES, *NEIGHBOURS, *FRAMED))} are"
+        )
+    star = not arguments or isinstance(arguments[0], exp.Star | exp.Literal)
+    column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
+    return Place(name, function, column, *_frame(lower, window, ordered=ordered)), None
+
+
+def _frame(lower: Lower, window: exp.Window, *, ordered: bool) -> tuple[int | None, int | None, bool]:
+    """(low, high, peers) of a frame, see `Place`."""
+    spec = window.args.get("spec")
+    if spec is None:
+        return (None, 0, True) if ordered else (None, None, False)
+    kind = str(spec.args.get("kind")).upper()
+
+    def bound(side: str) -> int | None:
+        value, direction = spec.args.get(side), str(spec.args.get(f"{side}_side") or "").upper()
+        text = value if isinstance(value, str) else value.sql() if value is not None else "CURRENT ROW"
+        if text.upper() == "CURRENT ROW":
+            return 0
+        if text.upper() == "UNBOUNDED":
+            return None
+        if kind != "ROWS" or not isinstance(value, exp.Literal) or not value.this.isdigit():
+            lower.script.fail(window, "a frame is a number of ROWS, or RANGE from UNBOUNDED PRECEDING or CURRENT ROW on")
+        return -int(value.this) if direction == "PRECEDING" else int(value.this)
+
+    return bound("start"), bound("end"), kind == "RANGE"
+
+
+def _is_number(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Literal) and not tree.is_string and bool(tree.this.isdigit())
+
+
+def number_of(lower: Lower, tree: exp.Expr | None, word: str) -> int | None:
+    """The number of LIMIT or OFFSET; None if there is none."""
+    if tree is None:
+        return None
+    if not _is_number(tree.expression):
+        lower.script.fail(tree, f"{word} takes a number")
+    return int(tree.expression.this)
+
+
+def cut(
+    lower: Lower, relation: Relation, order: Sequence[exp.Expr], hidden: int, limit: int | None, offset: int, where: exp.Expr
+) -> Relation:
+    """The rows of a relation behind the first `offset`, `limit` of them. hidden: how many of its last columns are not to be seen."""
+    visible = relation.columns[: len(relation.columns) - hidden]
+    relation = relation.where(as_changes(relation.stream))
+    by: list[tuple[str, bool]] = []
+    new: list[Item] = []
+    for part, desc in order_of(lower, relation, order):
+        if not is_column(part):
+            new.append((free_name(f"_by{len(new)}", relation.stream.columns), part))
+        by.append((part.name if is_column(part) else new[-1][0], desc))
+    place = Place(free_name("_place", relation.stream.columns), "row_number")
+    kept = place.name, offset + 1, None if limit is None else offset + limit
+    made = drawn(lower, relation, new, (), by, [place], where, kept, shown=False)
+    return lower.project(made, [(v.name, own_column(v.column)) for v in visible])
