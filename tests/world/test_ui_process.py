@@ -40,6 +40,12 @@ def test_it_listens_before_the_engine_answers_and_ends_with_its_parent(control: 
         with pytest.raises(urllib.error.HTTPError, match="503"):
             urllib.request.urlopen(f"{url}readyz", timeout=20)
         assert list((control.parent / "control").glob("e1.*.ui"))
+        for path, body in (("scene", None), ("reading", None), ("sites", b"{}"), ("drain", b'{"site": 1}'), ("checkpoint", b"{}")):
+            request = urllib.request.Request(f"{url}api/v1/{path}", body, {"Authorization": f"Bearer {token}"})
+            with pytest.raises(urllib.error.HTTPError, match="503") as refused:
+                urllib.request.urlopen(request, timeout=20)
+            told = json.loads(refused.value.read())
+            assert told["exit_code"] == 3 and told["detail"], "as the command that finds no engine"
     finally:
         page.close()
     assert not page.lives and not list((control.parent / "control").glob("*.ui"))

@@ -16,6 +16,8 @@ from evenflow.monitor.web.server import Site
 PORT: Final = 4141
 TRIED: Final = 20
 """Ports that are tried, one after the other, where nobody has said which it shall be."""
+STUCK_MS: Final = 60_000
+"""Who takes nothing of what was sent for so long is gone: readers that stopped reading keep nobody's place, and no buffer."""
 
 
 def bound(host: str, port: int | None) -> socket.socket:
@@ -24,6 +26,8 @@ def bound(host: str, port: int | None) -> socket.socket:
     for candidate in [port] if port is not None else [*range(PORT, PORT + TRIED), 0]:
         found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Of Linux. What it accepts has it, too.
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STUCK_MS)
         try:
             found.bind((host, candidate))
             found.listen(256)
