@@ -24,10 +24,12 @@ help: ## Show this list
 
 setup: $(KERNELS) ## Install everything into .venv and compile the kernels; cheap when done already
 
+# pip compiles by one core what it installs. A file of a library that no Python can compile is nobody's concern here.
 $(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Evenflow needs Python 3.11, 3.12 or 3.13 on PATH; or say which: make setup PYTHON=/path/to/python"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
 	@$(BIN)/python -m evenflow.world.java
 	@touch $@
 
@@ -49,12 +51,12 @@ lint: setup
 	$(BIN)/ruff format --check .
 
 types: setup
-	$(BIN)/mypy
+	nice -n 19 $(BIN)/mypy
 
 unit: setup $(BROWSER) ## The tests that need no Spark
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not spark and not oracle'
 
-# Types are judged beside the tests: by one core, which the tests do not always fill.
+# Types are judged beside the tests, in what these leave of two cores.
 test: lint $(BROWSER) ## Everything that must hold before a commit
 	@$(MAKE) --no-print-directory -j2 types behaviour
 
