@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -147,6 +148,6 @@ def bits(batch: pa.RecordBatch) -> list[tuple[str, list[Any]]]:
             return [exact(v) for v in value]
         if isinstance(value, dict):
             return {name: exact(v) for name, v in value.items()}
-        return np.float64(value).view(np.int64).item() if isinstance(value, float) else value
+        return struct.pack("d", value) if isinstance(value, float) else value
 
     return [(field.name, [exact(v) for v in batch.column(i).to_pylist()]) for i, field in enumerate(batch.schema)]

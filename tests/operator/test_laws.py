@@ -356,11 +356,10 @@ ANY_CUT = [case for case in OPERATORS if case.any_cut] + one_in(11, [case for ca
 
 def collect(output: Output, ports: Sequence[Rows]) -> None:
     for port, rows in enumerate(ports):
-        for partition in range(PARTITIONS):
+        for partition in np.unique(rows.partition).tolist():
             mine = rows.take(np.flatnonzero(rows.partition == partition))
-            if mine.count:
-                hashes = [None] * mine.count if mine.hash is None else mine.hash.tolist()
-                output.setdefault(partition * 10 + port, []).append([*bits(mine.batch), ("hash", hashes)])
+            hashes = [None] * mine.count if mine.hash is None else mine.hash.tolist()
+            output.setdefault(partition * 10 + port, []).append([*bits(mine.batch), ("hash", hashes)])
 
 
 def run(case: Case, epochs: Epochs, placement: Sequence[int], moves: Sequence[tuple[int, int, int]], slow: bool = False) -> Output:

@@ -6,8 +6,9 @@ import contextlib
 import http.client
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,7 +27,11 @@ from tests.monitor.simulated import readings_of, scenes_of, stream
 from tests.ui.looking import is_accessible, is_whole, opened
 from tests.ui.serving import Page
 
-KILL = [line_of(each).encode() for each in stream(8.0, kill_s=4.0)]
+
+@cache
+def kill() -> list[bytes]:
+    """Lines of a recording in which a site dies after four seconds of eight."""
+    return [line_of(each).encode() for each in stream(8.0, kill_s=4.0)]
 
 
 @contextlib.contextmanager
@@ -61,7 +66,7 @@ def ask(at: str, path: str, token: str = "look") -> tuple[int, Any]:
 
 def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "incident.jsonl"
-    path.write_bytes(b"".join(KILL)[:-200])
+    path.write_bytes(b"".join(kill())[:-200])
     with replaying(path) as at, opened(browser, Page(None, None, at), url=f"{at}#token=look") as watched:  # type: ignore[arg-type]
         page = watched.page
         expect(page.locator("#state")).to_have_text("recording")
@@ -94,7 +99,7 @@ def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path
 
 def test_a_page_is_given_what_it_asks_for_and_nothing_without_a_token(tmp_path: Path) -> None:
     path = tmp_path / "incident.jsonl"
-    path.write_bytes(b"".join(KILL))
+    path.write_bytes(b"".join(kill()))
     told = readings_of(stream(8.0, kill_s=4.0))
     with replaying(path) as at:
         index = ask(at, "api/v1/recording")[1]
@@ -149,38 +154,44 @@ def shown(tmp_path: Path, *lines: bytes) -> Tape:
     return tape
 
 
-def hostile() -> dict[str, bytes]:
-    """Scenes that a page could not show: each is a reason to end there."""
+HOSTILE: dict[str, Callable[[Any], Any]] = {
+    "partitions without end": lambda run: replace(run, segments=(replace(run.segments[0], partitions=10**12), *run.segments[1:])),
+    "none at all": lambda run: replace(run, segments=(replace(run.segments[0], partitions=0), *run.segments[1:])),
+    "a partition of no segment": lambda run: replace(
+        run, replicas_of=replace(run.replicas_of, partition=(10**6, *run.replicas_of.partition[1:]))
+    ),
+    "columns of several lengths": lambda run: replace(run, replicas_of=replace(run.replicas_of, site=run.replicas_of.site[1:])),
+    "a rank without end": lambda run: replace(run, replicas_of=replace(run.replicas_of, rank=(10**9, *run.replicas_of.rank[1:]))),
+    "a stream that is not there": lambda run: replace(run, arrows=(replace(run.arrows[0], streams=(10**400,)), *run.arrows[1:])),
+    "an arrow from nowhere": lambda run: replace(run, arrows=(replace(run.arrows[0], start="<img src=x>"), *run.arrows[1:])),
+    "no picture": lambda run: replace(run, geometry={}),
+    "a picture of texts": lambda run: replace(run, geometry={**run.geometry, "width": "1e9px"}),
+    "a box twice": lambda run: replace(run, geometry={**run.geometry, "boxes": [*run.geometry["boxes"], run.geometry["boxes"][0]]}),
+    "an arrow of one point": lambda run: replace(
+        run, geometry={**run.geometry, "arrows": [{**run.geometry["arrows"][0], "points": [[0, 0]]}]}
+    ),
+    "a group of no segment": lambda run: replace(
+        run, geometry={**run.geometry, "groups": [{**run.geometry["groups"][0], "segments": [99]}]}
+    ),
+    "roles of other sites": lambda run: replace(run, roles=run.roles[1:]),
+}
+"""Scenes that a page could not show, made of one that it can: each is a reason to end there."""
+
+
+def hostile(name: str) -> bytes:
     scene = scenes_of(stream(8.0, kill_s=4.0))[0]
-    run = scene.runs[0]
-    of, picture = run.replicas_of, run.geometry
-    runs = {
-        "partitions without end": replace(run, segments=(replace(run.segments[0], partitions=10**12), *run.segments[1:])),
-        "none at all": replace(run, segments=(replace(run.segments[0], partitions=0), *run.segments[1:])),
-        "a partition of no segment": replace(run, replicas_of=replace(of, partition=(10**6, *of.partition[1:]))),
-        "columns of several lengths": replace(run, replicas_of=replace(of, site=of.site[1:])),
-        "a rank without end": replace(run, replicas_of=replace(of, rank=(10**9, *of.rank[1:]))),
-        "a stream that is not there": replace(run, arrows=(replace(run.arrows[0], streams=(10**400,)), *run.arrows[1:])),
-        "an arrow from nowhere": replace(run, arrows=(replace(run.arrows[0], start="<img src=x>"), *run.arrows[1:])),
-        "no picture": replace(run, geometry={}),
-        "a picture of texts": replace(run, geometry={**picture, "width": "1e9px"}),
-        "a box twice": replace(run, geometry={**picture, "boxes": [*picture["boxes"], picture["boxes"][0]]}),
-        "an arrow of one point": replace(run, geometry={**picture, "arrows": [{**picture["arrows"][0], "points": [[0, 0]]}]}),
-        "a group of no segment": replace(run, geometry={**picture, "groups": [{**picture["groups"][0], "segments": [99]}]}),
-        "roles of other sites": replace(run, roles=run.roles[1:]),
-    }
-    return {name: line_of(replace(scene, number=99, runs=(each,))).encode() for name, each in runs.items()}
+    return line_of(replace(scene, number=99, runs=(HOSTILE[name](scene.runs[0]),))).encode()
 
 
-@pytest.mark.parametrize("name", hostile())
+@pytest.mark.parametrize("name", HOSTILE)
 def test_a_scene_that_leads_nowhere_ends_the_recording_with_its_line(tmp_path: Path, name: str) -> None:
-    tape = shown(tmp_path, *KILL[:9], hostile()[name], *KILL[9:])
+    tape = shown(tmp_path, *kill()[:9], hostile(name), *kill()[9:])
     assert tape.length and (tape.ends or "").startswith("line 10: scene.runs[0]"), tape.ends
     assert json.loads(tape.index())["ends"] == tape.ends
 
 
 def test_what_is_no_recording_is_a_clear_error(tmp_path: Path) -> None:
-    for content in (b"", b"\n", b"{}\n", b"\x00" * 4096, KILL[0], KILL[0][:40], b"[" * 100_000 + b"\n"):
+    for content in (b"", b"\n", b"{}\n", b"\x00" * 4096, kill()[0], kill()[0][:40], b"[" * 100_000 + b"\n"):
         path = tmp_path / "made.jsonl"
         path.write_bytes(content)
         with pytest.raises(StatisticsError, match=r"made\.jsonl is no recording"):
