@@ -7,6 +7,7 @@ one's place gives other times.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar, Final
 
 import numpy as np
@@ -97,6 +98,38 @@ class BurstingEvents(ScheduledEvents):
         turns, rest = np.divmod(number, one + other)
         within = np.where(rest < one, -(-rest * self.turn_us // one), self.turn_us - (-(rest - one) * self.turn_us // other))
         found: Ints = turns * 2 * self.turn_us + within
+        return found
+
+
+@dataclass(frozen=True)
+class VaryingEvents(ScheduledEvents):
+    """One whose rate changes. steps: (microseconds from begin_us on, rows/s from then on), the first at 0; the last one stays."""
+
+    kind: ClassVar[str] = "varying_events"
+    steps: tuple[tuple[int, int], ...] = ((0, 1),)
+
+    def _before(self) -> list[int]:
+        """Rows that are due before each step."""
+        found = [0]
+        for (from_us, rate), (to_us, _) in pairwise(self.steps):
+            found.append(found[-1] + (to_us - from_us) * rate // 1_000_000)
+        return found
+
+    def due(self, now_us: int) -> int:
+        if now_us < self.begin_us:
+            return 0
+        after_us = now_us - self.begin_us
+        at = max(i for i, (from_us, _) in enumerate(self.steps) if from_us <= after_us)
+        from_us, rate = self.steps[at]
+        within = (after_us - from_us) * rate // 1_000_000 + 1
+        before = self._before()
+        return self.at_once + before[at] + (min(within, before[at + 1] - before[at]) if at + 1 < len(before) else within)
+
+    def since_us(self, number: Ints) -> Ints:
+        before = np.array(self._before())
+        starts, rates = (np.array(column) for column in zip(*self.steps, strict=True))
+        at = np.searchsorted(before, number, side="right") - 1
+        found: Ints = starts[at] - (-(number - before[at]) * 1_000_000 // rates[at])
         return found
 
 

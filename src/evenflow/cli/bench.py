@@ -394,6 +394,30 @@ def functions(
     return _finish(run(only, output.say), context, out, output)
 
 
+@bench.command()
+def overload(context: typer.Context, quick: Quick = False, out: Out = None, json: Json = False) -> int:
+    """More comes than sites can do: what is delivered, how old it is, and what it is worth, with rows left out and without.
+
+    Example: `evenflow bench overload --quick --json`
+    """
+    from evenflow.bench.overload import QUICK, Setting, run
+
+    output: Output = context.obj
+    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
+
+
+@bench.command()
+def scaling(context: typer.Context, quick: Quick = False, out: Out = None, json: Json = False) -> int:
+    """Sites that come and go by themselves: three times the load and back, and a sine in which nothing is to change.
+
+    Example: `evenflow bench scaling --quick --json`
+    """
+    from evenflow.bench.scaling import QUICK, Setting, run
+
+    output: Output = context.obj
+    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
+
+
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
     quick = " --quick" if measured["quick"] else ""
     result = {**measured, "command": f"evenflow bench {context.info_name}{_given(context)}{quick}"}

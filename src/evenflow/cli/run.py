@@ -73,7 +73,7 @@ def run(
     flow = load(file, [*settings.dataflow, *context.args])
     if not flow.takes_spark:
         flow.build()  # Mistakes in the query show before Spark takes its time to start.
-    master = master_for(sites, spares) if master is None else master
+    master = master_for(sites, spares, settings) if master is None else master
     recording = None if statistics is None else Recording(statistics)
     recorder = None if record is None else Recorder(record)
     request = Request(

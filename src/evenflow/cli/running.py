@@ -87,9 +87,10 @@ class Request:
     kills: Kills | None = None
 
 
-def master_for(sites: int, spares: int) -> str:
-    """A cluster on this machine with an executor for each site and spare, two slots on each."""
-    return f"local-cluster[{sites + spares},2,1024]"
+def master_for(sites: int, spares: int, settings: Settings | None = None) -> str:
+    """A cluster on this machine with an executor for each site and spare, as many as there may be, two slots on each."""
+    most = max(sites, *(settings.engine.get("autoscale") or (0, 0))) if settings is not None else sites
+    return f"local-cluster[{most + spares},2,1024]"
 
 
 def check_balance(policy: str) -> None:

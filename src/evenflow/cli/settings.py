@@ -19,6 +19,7 @@ import typer
 
 if TYPE_CHECKING:
     from evenflow.policy.proposal import Parameters
+    from evenflow.policy.scaling import Times
 
 TABLES: Final = ("spark", "engine", "dataflow")
 MOST_BYTES: Final = 1 << 20
@@ -29,6 +30,7 @@ OWN: Final = {"balance": "--balance", "checkpoint_location": "--checkpoint-locat
 PLACEMENT: Final = "placement"
 """An argument of the engine that is said as its options are."""
 BALANCING: Final = "balance_parameters"
+SCALING: Final = "autoscale_times"
 ELSEWHERE: Final = {"spark.master": "--master"}
 READ: Final = "evenflow.tables"
 
@@ -101,6 +103,8 @@ def _checked(engine: Mapping[str, Any]) -> dict[str, Any]:
     made = dict(engine)
     if made.get(BALANCING) is not None:
         made[BALANCING] = _parameters(made[BALANCING])
+    if made.get(SCALING) is not None:
+        made[SCALING] = _times(made[SCALING])
     EngineOptions(**{name: value for name, value in made.items() if name != PLACEMENT})
     return made
 
@@ -119,6 +123,21 @@ def _parameters(given: Any) -> Parameters:
             raise _wrong(f"the parameter {name} is {_short(value)}; give {why}", "--option")
     made: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     return Parameters(**made)
+
+
+def _times(given: Any) -> Times:
+    """When sites come and go."""
+    from evenflow.policy.scaling import Times
+
+    known = {field.name: str(field.type) for field in dataclasses.fields(Times)}
+    if not isinstance(given, dict):
+        raise _wrong(f"{SCALING} is {given!r}; give a table, such as {{calm_s = 600}}", "--option")
+    for name, value in given.items():
+        if name not in known:
+            raise _wrong(f"{SCALING} has no {name!r}{_near(name, known)}; docs/options.md lists them", "--option")
+        if (why := _is_no(known[name], value)) or value <= 0:
+            raise _wrong(f"{name} of {SCALING} is {_short(value)}; give {why or 'a number above zero'}", "--option")
+    return Times(**given)
 
 
 def _is_no(kind: str, value: Any) -> str:

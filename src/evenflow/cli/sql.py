@@ -88,7 +88,7 @@ def sql(
             print(flow.to_text())
             print(layout_text(cut), end="")
         return OK
-    master = master_for(sites, spares) if master is None else master
+    master = master_for(sites, spares, settings) if master is None else master
     request = Request(
         file.stem,
         master,

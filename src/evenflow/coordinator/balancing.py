@@ -40,7 +40,7 @@ def balance(run: RunEffects, event: Collected) -> None:
     """A round: what it answers is done; if that is nothing, or something else comes first, the next one begins at once."""
     run.collecting = False
     run.pace = run.pace.then(event.ended_us, run.seen)
-    if _is_calm(run):
+    if is_calm(run):
         answers = run.rounds.decide(event)
         for answer in answers:
             run.happened(Kind.ROUND, NOBODY, answer.text, {"moves": len(answer.moves)})
@@ -54,7 +54,7 @@ def balance(run: RunEffects, event: Collected) -> None:
     run.collect()
 
 
-def _is_calm(run: RunEffects) -> bool:
+def is_calm(run: RunEffects) -> bool:
     """Nothing is missing, wanted or under way."""
     busy = run.under_way() or run.moving.wanted or run.repartitioning.wanted or run.moving.leaving & set(run.view.active())
     return not (busy or run.settling or run.recovery.missing or run.draining)

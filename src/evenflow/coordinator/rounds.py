@@ -101,15 +101,17 @@ class Rounds:
         asked = self.policy if self.active else described(DEFAULT)
         return asked.policy(statistics, self.hosting(statistics), asked.parameters, Memory()).moves
 
-    def hosting(self, statistics: Statistics | None = None) -> Hosting:
-        """The newest placement, as far as it may change. statistics: say what is on disk."""
+    def hosting(self, statistics: Statistics | None = None, *, inputs: bool = False) -> Hosting:
+        """The newest placement, as far as it may change. statistics: say what is on disk. inputs: these may move, too, and what is
+        dealt out everywhere, as when a site leaves: that is no round's business, but of who brings sites."""
         view, replicas = self._view, {}
         pinned = set(self.pinned)
         active = view.active()
         idle = [site for site in view.membership.sites if site not in active]
         aside = {*idle[max(0, len(idle) - self.spares) :], *self._recovery.leaving}
         for segment in self._layout.segments:
-            fixed = segment.kind == "ingress" or not movable(self._layout, segment.id) or self._dealt_everywhere(segment.id, aside)
+            settled = not inputs and (segment.kind == "ingress" or self._dealt_everywhere(segment.id, aside))
+            fixed = settled or not movable(self._layout, segment.id)
             for block in view.blocks(segment.id):
                 live = view.live(block)
                 for partition in block.partitions:

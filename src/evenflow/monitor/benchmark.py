@@ -11,8 +11,9 @@ from evenflow.monitor.summary import DASH
 
 
 def benchmark_table(result: Mapping[str, Any]) -> Table:
-    """`workloads` or `queries` as one row each, or the objects that `systems` names; else one row per value that is a number or a text."""
-    listed = [result[key] for key in ("workloads", "queries") if isinstance(result.get(key), list)]
+    """`workloads`, `queries` or `loads` as one row each, or the objects that `systems` names; else a row per value that is a number or a
+    text."""
+    listed = [result[key] for key in ("workloads", "queries", "loads") if isinstance(result.get(key), list)]
     workloads = next(filter(None, listed), None) or [{"name": name, **result[name]} for name in result.get("systems", ()) if result[name]]
     if workloads:
         columns = [key for key, value in workloads[0].items() if not isinstance(value, list | dict)]

@@ -378,7 +378,7 @@ MUTATIONS: Final = (
     ),
     Mutation(
         "a round does not wait for recovery",
-        "coordinator.balancing:_is_calm",
+        "coordinator.balancing:is_calm",
         "not (busy or run.settling or run.recovery.missing or run.draining)",
         "True",
     ),

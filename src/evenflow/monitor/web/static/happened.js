@@ -6,12 +6,13 @@ import { at, bytes, counted, ms } from "./format.js";
 export const TONES = {
   kill: "bad", site_lost: "bad", take_over: "warn", copies: "accent", copy_dropped: "warn", redundancy: "good", site_joined: "good", move: "accent",
   move_dropped: "warn", move_refused: "warn", site_emptied: "violet", site_left: "violet", round: "violet", checkpoint: "good", failed: "bad", shedding: "warn",
-  shedding_ended: "good",
+  shedding_ended: "good", scaling: "accent", scaling_waits: "warn",
 };
 export const NAMES = {
   kill: "kill", site_lost: "site lost", take_over: "take-over", copies: "catch-up", copy_dropped: "copy dropped", redundancy: "redundancy",
   site_joined: "site joined", move: "move", move_dropped: "move given up", move_refused: "move refused", site_emptied: "site empty", site_left: "site left",
   shedding: "rows left out", shedding_ended: "all rows again", never_shed: "never left out",
+  scaling: "number of sites", scaling_waits: "too few sites",
 };
 /** Kinds that are said aloud by a screen reader. */
 const ALOUD = new Set(["kill", "site_lost", "take_over", "redundancy", "site_joined", "site_left"]);

@@ -132,15 +132,16 @@ def allocates(context: Any) -> bool:
     return bool(context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true")
 
 
-def find_room(context: Any, wanted: int) -> None:
+def find_room(context: Any, wanted: int, *, ask: bool = False) -> None:
     """See to it that so many executors are there or on their way. Raises ClusterError if they are not, and cannot be asked for.
 
     Where Spark's dynamic allocation is on, it is asked for those that are missing; elsewhere there are as many as the user has started.
+    ask: the cluster manager is asked there, too.
     """
     found = len(executors(context))
     if found >= wanted:
         return
-    if not allocates(context):
+    if not (ask or allocates(context)):
         raise ClusterError(
             f"{_too_few(wanted, found)}: start more (spark.executor.instances, spark.cores.max, or workers), or let Spark start them when "
             "they are asked for (spark.dynamicAllocation.enabled)"
@@ -163,6 +164,17 @@ def request_executors(context: Any, wanted: int, found: int) -> None:
         raise ClusterError(
             f"{need}: the cluster manager of {context.master!r} does not take requests for more, so start them by its own means"
         )
+
+
+def give_back(context: Any, executor: str) -> bool:
+    """End an executor that was asked for, if nothing runs there, and ask for one less. Where Spark's dynamic allocation is on, that is its
+    business: it ends idle ones itself. Returns whether it was done."""
+    jsc = context._jsc.sc()
+    if allocates(context):
+        return False
+    plain = context._jvm.scala.jdk.javaapi.CollectionConverters.asJava
+    idle = [summary for summary in plain(jsc.statusStore().executorList(True)) if summary.id() == executor and not summary.activeTasks()]
+    return bool(idle) and bool(jsc.killExecutor(executor))
 
 
 def _too_few(wanted: int, found: int) -> str:

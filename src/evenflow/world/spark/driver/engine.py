@@ -18,6 +18,7 @@ from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Place, Scheme, first_membership, first_plan, on_hosts, on_sites
+from evenflow.policy.scaling import Bounds, Times
 from evenflow.policy.start import place_of
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
@@ -47,6 +48,7 @@ from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.run_loop import RunLoop
+from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look, look_again
 from evenflow.world.spark.net.tls import check
@@ -75,6 +77,7 @@ class Engine(EngineDisplay, ProfiledSites):
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
     spark: a classic session (not Spark Connect), on any master with at least `sites + spares` executors; `local[*]` can have one site.
+    sites: with the option `autoscale`, those of the beginning, brought within its bounds.
     spares: sites that host nothing until another one is lost. replicas: of every partition, never two on one site; with more than one a
     lost site goes unnoticed. placement: "mirrored" (the replicas of one rank share their sites) or "chained". options: the fields of
     EngineOptions. Each site takes one task slot as long as the engine lives; sources from Spark need one more somewhere. A site that is
@@ -88,9 +91,13 @@ class Engine(EngineDisplay, ProfiledSites):
         unknown = sorted(set(options) - known)
         if unknown:
             raise OptionError(f"Engine has no option {unknown[0]!r}; it has {', '.join(sorted(known))}")
-        check_replicas(sites, spares, replicas, placement)
         made = EngineOptions(**options)
-        check_session(spark, sites, spares)
+        most = sites
+        if made.autoscale is not None and isinstance(sites, int):
+            check_replicas(made.autoscale[0], spares, replicas, placement)
+            sites, most = min(max(sites, made.autoscale[0]), made.autoscale[1]), made.autoscale[1]
+        check_replicas(sites, spares, replicas, placement)
+        check_session(spark, most, spares)
         self._prepared(spark, sites, spares, replicas, placement, made)
 
     def _prepared(self, spark: SparkSession, sites: int, spares: int, replicas: int, placement: Scheme, options: EngineOptions) -> None:
@@ -102,6 +109,7 @@ class Engine(EngineDisplay, ProfiledSites):
         self._ingests: list[Ingest] = []
         self._runs: list[Run] = []
         self._numbers = 0
+        self._autoscaler: Autoscaler | None = None
         self._operations, self._standbys = Operations(self), Standbys(self)
         self._control: ControlPort | None = None
         self._stopped, self._willed = False, True
@@ -182,8 +190,9 @@ class Engine(EngineDisplay, ProfiledSites):
     def _planning(self) -> dict[str, Any]:
         """The arguments with which a dataflow is planned here, unless it was begun elsewhere."""
         options = self.options
+        most = self.sites if options.autoscale is None else options.autoscale[1]  # A source's partitions are for ever.
         return {
-            "sites": self.sites, "partitions": options.partitions, "max_partitions": options.max_partitions, "writers": options.writers,
+            "sites": most, "partitions": options.partitions, "max_partitions": options.max_partitions, "writers": options.writers,
         }  # fmt: skip
 
     def _location_of(self, flow: Dataflow, given: str | None) -> str | None:
@@ -390,6 +399,8 @@ class Engine(EngineDisplay, ProfiledSites):
 
     def _stop(self) -> None:
         self._stopped = True
+        if self._autoscaler is not None:
+            self._autoscaler.close()
         if self._control is not None:
             self._control.close()
         for run in self._runs:
@@ -425,6 +436,10 @@ class Engine(EngineDisplay, ProfiledSites):
                     raise cannot_listen(bind, error) from error
                 self._placement = Placement(self.spark, self._coordinator, host, trust, lease_s, wait_s, options.bind, options.ports)
                 self._placement.ensure()
+                if options.autoscale is not None:
+                    bounds, times = Bounds(*options.autoscale), options.autoscale_times or Times()
+                    self._autoscaler = Autoscaler(self, self._operations, self._coordinator, bounds, times, options.place_timeout_s)
+                    self._autoscaler.begin()
             elif not self._coordinator.enough(self.sites):
                 self._placement.ensure(self.sites)
             return self._coordinator

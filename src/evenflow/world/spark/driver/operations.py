@@ -202,8 +202,8 @@ class Operations:
 
     # ------------------------------------------------------------ more sites
 
-    def add(self, count: int, timeout_s: float) -> tuple[int, ...]:
-        """See Engine.add_sites."""
+    def add(self, count: int, timeout_s: float, *, ask: bool = False) -> tuple[int, ...]:
+        """See Engine.add_sites. ask: the cluster manager is asked for executors also without dynamic allocation."""
         _check_count(count)
         engine = self._engine
         with self._alone(f"adding {count} sites") as coordinator:
@@ -211,7 +211,7 @@ class Operations:
             wanted = coordinator.fleet.wanted + count
             check_session(engine.spark, wanted)
             context = engine.spark.sparkContext
-            find_room(context, wanted)
+            find_room(context, wanted, ask=ask)
             assert engine._placement is not None
 
             there = {executor.id for executor in executors(context)}

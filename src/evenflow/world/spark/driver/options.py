@@ -5,17 +5,33 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
+from evenflow.policy.scaling import Times
 from evenflow.sinks.sink import MOST_WRITERS
 from evenflow.site.options import FlowOptions
-from evenflow.stream.declared import Declared, May, a, number, one_of, optional, path, whole
+from evenflow.stream.declared import Declared, May, Unfit, a, number, one_of, optional, path, whole
 from evenflow.world.spark.driver.network import check_tls, port_range
 
 DEFAULT: Final = FlowOptions()
+
+
+def site_range() -> May:
+    """The fewest and the most sites, as a pair."""
+    one = whole(1)
+
+    def fit(value: Any) -> tuple[int, int]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise Unfit
+        least, most = one.fit(value[0]), one.fit(value[1])
+        if least > most:
+            raise Unfit
+        return least, most
+
+    return May("the fewest and the most sites, such as (2, 8)", fit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +54,8 @@ class EngineOptions(Declared):
     comes than can be done: "off", it waits; "reflex", rows of sources that are late are left out, where only outputs with `qos` need them.
     first_placement: where first replicas lie when a run begins, at the start and after the loss of everything: "home", in blocks, and
     by the hash of the name what has one partition; "start", such ones so that they do not meet (see `evenflow.policy.start`).
+    autoscale: the fewest and the most sites that there shall be, and how many of them follows what is offered; None: as many as there are.
+    autoscale_times: when sites come and go (see `evenflow.policy.scaling`), None: its own.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -71,6 +89,8 @@ class EngineOptions(Declared):
     checkpoint_location: str | None = None
     shedding: str = DEFAULT.shedding
     first_placement: str = "home"
+    autoscale: tuple[int, int] | None = None
+    autoscale_times: Times | None = None
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
@@ -78,7 +98,8 @@ class EngineOptions(Declared):
         "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
         "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
-        "shedding": one_of("off", "reflex"), "first_placement": one_of("home", "start"),
+        "shedding": one_of("off", "reflex"), "first_placement": one_of("home", "start"), "autoscale": optional(site_range()),
+        "autoscale_times": optional(a("a Times of evenflow.policy.scaling", lambda given: isinstance(given, Times))),
     }  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -183,7 +183,7 @@ class Run(RunDisplay, AskedFor):
         move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
         repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), newcomer (also source, name),
         refresh_failed (also table), shedding (also source, epoch, partition), never_shed (also sources), shedding_ended (also source,
-        epoch, through, rows, seconds: of what was left out since it began),
+        epoch, through, rows, seconds: of what was left out since it began), scaling and scaling_waits (also sites, wanted),
         user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble, restarted (also epoch, generation),
         lost (all replicas of something: the run waits for sites and goes on), recovered_in_place (also epoch, generation), before its start
         standby_waits, standby_takes_over (also silent_s, waited_s) and standby_ends (all with location, generation of whom it waited for),

@@ -1,0 +1,132 @@
+"""How many sites an engine has, as its runs show it: what `policy.scaling` asks for, and what newcomers are given.
+
+    each look: what runs have shown since the last one -> Need -> Wanted -> more: sites are called for; fewer: one is drained, then the next
+    a site has come and hosts nothing -> `policy.spreading` -> moves, as soon as nothing is missing or under way
+
+A world brings statistics and the time, calls for sites and drains them. It knows no executor, and no clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from evenflow.coordinator.balancing import is_calm
+from evenflow.coordinator.machine import RunMachine
+from evenflow.policy.hosting import Hosting
+from evenflow.policy.move import Move
+from evenflow.policy.offered import loads_of
+from evenflow.policy.scaling import Bounds, Lately, Past, Standing, Times, Wanted, decide, need
+from evenflow.policy.spreading import spread
+from evenflow.statistics.statistics import Statistics
+
+PARTS: Final = 6
+PART_US: Final = 5_000_000
+"""What rows cost is learnt from so many parts of the past, of this length: half a minute."""
+MOVES: Final = "something moves"
+DUST: Final = 3
+"""Looks that are passed over when something has moved, the one that saw it included: what was read is read again."""
+NEWEST: Final = 3
+"""What is offered is that of so many looks; of fewer after something has moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a run's machine says of itself. hosting: inputs may move. busy: what comes before a site may leave or get its part, "" if
+    nothing does."""
+
+    hosting: Hosting
+    busy: str = ""
+
+    @staticmethod
+    def of(machine: RunMachine) -> Facts:
+        return Facts(machine.rounds.hosting(inputs=True), busy_by(machine))
+
+    @property
+    def newcomers(self) -> tuple[int, ...]:
+        """Sites that may host, and have nothing."""
+        hosts = {site for replicas in self.hosting.replicas.values() for site in replicas}
+        return tuple(site for site in self.hosting.capacity if site not in hosts)
+
+
+def busy_by(machine: RunMachine) -> str:
+    if not machine.running:
+        return "a run begins"
+    if machine.recovery.missing:
+        return "something is missing"
+    return "" if is_calm(machine) and not machine.moving.begun else MOVES
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one run has shown. newest: the last looks. parts: what came before, each of some seconds, with the open one."""
+
+    newest: deque[Statistics] = field(default_factory=lambda: deque(maxlen=NEWEST))
+    parts: deque[Statistics] = field(default_factory=lambda: deque(maxlen=PARTS))
+
+    def add(self, statistics: Statistics) -> None:
+        if not statistics.sites or statistics.end_us <= statistics.begin_us:
+            return
+        self.newest.append(statistics)
+        if self.parts and self.parts[-1].end_us - self.parts[-1].begin_us < PART_US:
+            self.parts[-1] = _together((self.parts[-1], statistics))
+        else:
+            self.parts.append(statistics)
+
+    def lately(self, hosting: Hosting) -> Lately:
+        return Lately(_together(self.parts), _together(self.newest), hosting)
+
+
+def _together(parts: Iterable[Statistics]) -> Statistics:
+    return Statistics.of([window for each in parts for window in each.sites])
+
+
+class Scaling:
+    """bounds: of the number of sites. aim: how many there shall be. changes: how often that became another number.
+
+    It begins with as many as there are, and looks once a second.
+    """
+
+    def __init__(self, bounds: Bounds, times: Times, sites: int) -> None:
+        self.bounds, self.times, self.aim = bounds, times, sites
+        self.changes = self._dust = 0
+        self._past, self._seen = Past(), dict[int, Seen]()
+
+    def look(self, told: Mapping[int, tuple[Facts, Statistics]], there: int, at_us: int, *, changing: bool) -> Wanted:
+        """What there shall be now. told: by run, those that are under way, with what has come since the last look. there: sites without
+        those that leave. changing: sites are being called for, or emptied."""
+        self._seen = {run: self._seen.get(run, Seen()) for run in told}
+        if any(facts.busy == MOVES for facts, _ in told.values()):
+            self._dust = DUST
+        moving, self._dust = self._dust > 0, max(0, self._dust - 1)
+        for run, (_, statistics) in told.items():
+            if moving:
+                self._seen[run].newest.clear()
+            self._seen[run].add(statistics)
+        runs = [self._seen[run].lately(facts.hosting) for run, (facts, _) in told.items() if self._seen[run].newest]
+        if not runs:
+            return Wanted(there)
+        busy = next((facts.busy for facts, _ in told.values() if facts.busy), "") or _left_out(runs)
+        newest = need(runs, at_us, self.bounds, self.times)
+        self._past, wanted = decide(self._past, newest, Standing(there, changing, moving, busy), self.bounds, self.times)
+        if wanted.sites not in (there, self.aim):
+            self.changes += 1
+        if wanted.sites != there:
+            self.aim = wanted.sites
+        return wanted
+
+    def settle(self, run: int, facts: Facts) -> tuple[Move, ...]:
+        """What brings sites that host nothing their part; nothing as long as something else comes first."""
+        newcomers = facts.newcomers
+        if facts.busy or not newcomers:
+            return ()
+        seen = self._seen.get(run)
+        loads = loads_of(_together(seen.newest), {}) if seen is not None and seen.newest else None
+        return spread(facts.hosting, newcomers, loads)
+
+
+def _left_out(runs: Iterable[Lately]) -> str:
+    dropped = sum(sum(each.dropped) for lately in runs for window in lately.newest.sites for each in window.sources)
+    return "rows are left out" if dropped else ""

@@ -1,0 +1,172 @@
+"""How many sites there are: more at once and in one step, fewer after a calm, and never to and fro."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+import pytest
+
+from evenflow.policy.hosting import Hosting
+from evenflow.policy.scaling import Bounds, Need, Past, Standing, Times, decide, enough, fullest, growth
+from evenflow.policy.spreading import spread
+
+BOUNDS = Bounds(2, 8)
+TIMES = Times()
+
+
+def needed(at_s: float, load: float) -> Need:
+    """Of sand: it is the same for each number of sites."""
+    fullest = tuple(load / sites for sites in range(BOUNDS.least, BOUNDS.most + 1))
+    return Need(int(at_s * 1e6), load, fullest, fullest)
+
+
+def scaled(
+    load: Callable[[float], float], seconds: int, sites: int = 2, *, start_s: int = 15, busy: str = "", every: int = 1
+) -> list[tuple[int, int]]:
+    """(second, sites wanted) of each change, where sites come after start_s and leave at once. every: seconds between two looks."""
+    past, found, there, coming = Past(), [(0, sites)], sites, 0
+    for second in range(0, seconds, every):
+        if coming and second >= coming:
+            there, coming = found[-1][1], 0
+        past, wanted = decide(past, needed(second, load(second)), Standing(there, changing=bool(coming), busy=busy), BOUNDS, TIMES)
+        if wanted.sites != there and not coming:
+            found.append((second, wanted.sites))
+            if wanted.sites > there:
+                coming = second + start_s
+            else:
+                there = wanted.sites
+    return found[1:]
+
+
+def test_a_step_is_taken_at_once_and_back_after_the_calm() -> None:
+    """x3 and back: sites come within two looks, in one step, and go in one, when ten minutes have forgotten the load."""
+    found = scaled(lambda s: 4.5 if 100 <= s < 200 else 1.5, 1200)
+    assert [sites for _, sites in found] == [6, 3]
+    assert found[0][0] == 101
+    assert 200 + TIMES.calm_s <= found[1][0] <= 200 + TIMES.past_s + TIMES.calm_s + 10
+
+
+@pytest.mark.parametrize("period_s", [60, 200, 600, 1200])
+@pytest.mark.parametrize("mean", [1.6, 2.0, 3.1, 4.3])
+def test_a_sine_changes_nothing_once_its_peak_is_known(mean: float, period_s: int) -> None:
+    found = scaled(lambda s: mean * (1 + 0.3 * math.sin(2 * math.pi * s / period_s)), 4 * max(period_s, 600), 3, every=10)
+    assert not [change for change in found if change[0] > max(period_s, 600)] or period_s > TIMES.past_s
+    assert len(found) <= (1 + period_s // 600) * 3
+
+
+def test_noise_brings_nobody_back() -> None:
+    """A load that lies just where one site more or less would do, with a tenth of noise."""
+    random = Random(7)
+    for load in np.arange(1.5, 5.5, 0.2):
+        found = scaled(lambda s, load=load: load * random.gauss(1, 0.03), 3600, 5, every=10)  # type: ignore[misc]
+        assert len(found) <= 2, (load, found)
+
+
+def test_a_rise_is_met_before_it_has_come() -> None:
+    """Over five minutes from 1.4 to 5.6: when a site that was called has come, it is not too late."""
+    short = 0
+
+    def load(second: float) -> float:
+        return 1.4 + 4.2 * min(1.0, max(0.0, (second - 60) / 300))
+
+    changes = [(0, 2), *((second + TIMES.start_s, sites) for second, sites in scaled(load, 500))]
+    for second in range(500):
+        there = [sites for at, sites in changes if at <= second][-1]
+        short += load(second) / there > 1.0
+    assert short == 0
+
+
+def test_nobody_leaves_while_something_comes_first() -> None:
+    assert scaled(lambda s: 1.0, 600, 6, busy="something moves", every=5) == []
+    assert scaled(lambda s: 1.0, 600, 6, every=5) != []
+
+
+def test_while_sites_come_nothing_else_is_asked_for() -> None:
+    past = Past()
+    for second in range(10):
+        past, wanted = decide(past, needed(second, 6.0), Standing(2, changing=True), BOUNDS, TIMES)
+        assert wanted.sites == 2
+
+
+def test_what_moves_is_looked_at_only_when_there_is_nothing_else() -> None:
+    """What was read twice looks like load: it is passed over, but not for ever."""
+    past, found = Past(), []
+    for second in range(30):
+        past, wanted = decide(past, needed(second, 6.0), Standing(2, moving=second > 0), BOUNDS, TIMES)
+        found.append(wanted.sites)
+    assert found[:10] == [2] * 10 and 8 in found
+
+
+def test_more_than_the_most_is_said() -> None:
+    past, found = Past(), []
+    for second in range(3):
+        past, wanted = decide(past, needed(second, 9.0), Standing(8), BOUNDS, TIMES)
+        found.append((wanted.sites, wanted.short))
+    assert found == [(8, True)] * 3
+
+
+def test_fewer_than_the_least_are_made_up() -> None:
+    assert decide(Past(), needed(0, 0.1), Standing(1), BOUNDS, TIMES)[1].sites == 2
+
+
+def test_a_step_has_no_trend() -> None:
+    """Else what came at once would be taken for the beginning of much more."""
+    for at in range(1, 30):
+        assert growth([needed(s, 1.0 if s < at else 3.0) for s in range(31)], 15) == pytest.approx(1.0)
+    assert growth([needed(s, 1.0 + 0.01 * s) for s in range(31)], 15) == pytest.approx(1 + 0.15 / 1.3, rel=0.01)
+
+
+def test_stones_are_laid_out_and_sand_is_poured() -> None:
+    assert fullest(np.array([0.5, 0.5, 0.5]), 2, 0.1) == pytest.approx(1.0)
+    assert fullest(np.array([0.5, *[0.01] * 50]), 2, 0.1) == pytest.approx(0.5)
+    assert fullest(np.array([0.5, *[0.01] * 150]), 2, 0.1) == pytest.approx(1.0)
+    assert fullest(np.zeros(0), 3, 0.0) == 0.0
+    random = np.random.default_rng(1)
+    for _ in range(50):
+        pieces = random.random(random.integers(1, 40)) ** 4
+        busy = [fullest(pieces, sites, 0.0) for sites in range(1, 9)]
+        assert all(each >= max(pieces.max(), pieces.sum() / sites) - 1e-9 for sites, each in enumerate(busy, 1))
+
+
+def test_enough_is_the_least_number() -> None:
+    assert enough((1.0, 0.7, 0.5, 0.4), Bounds(2, 5), 0.8) == 3 and enough((1.0, 0.9), Bounds(2, 3), 0.8) == 3
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("newcomers", [(3,), (3, 4, 5)])
+def test_newcomers_get_their_part_of_every_segment(newcomers: tuple[int, ...], replicas: int) -> None:
+    sites = (0, 1, 2, *newcomers)
+    placed = {
+        (segment, partition): tuple((partition + rank) % 3 for rank in range(replicas))
+        for segment, count in ((0, 6), (1, 24), (2, 1), (3, 1), (4, 1), (5, 1)) for partition in range(count)
+    }  # fmt: skip
+    moves = spread(Hosting(placed, dict.fromkeys(sites, 1.0)), newcomers)
+    after = {piece: list(at) for piece, at in placed.items()}
+    for move in moves:
+        for partition in move.partitions:
+            row = after[move.segment, partition]
+            row[row.index(move.source)] = move.target
+    assert all(len(set(row)) == replicas for row in after.values())
+    for segment, count in ((0, 6), (1, 24)):
+        for site in newcomers:
+            has = sum(site in row for (of, _), row in after.items() if of == segment)
+            assert has >= count * replicas // len(sites), (segment, site, has)
+    assert sum(len(move.partitions) for move in moves) == len({(m.segment, p) for m in moves for p in m.partitions})
+
+
+def test_a_newcomer_gets_no_more_than_its_part_of_what_is_hot() -> None:
+    placed = {(1, partition): (partition % 2,) for partition in range(8)}
+    loads = {(1, partition): 8.0 if partition == 0 else 1.0 for partition in range(8)}
+    moves = spread(Hosting(placed, {0: 1.0, 1: 1.0, 2: 1.0}), (2,), loads)
+    assert {move.source for move in moves} == {0} and sum(len(move.partitions) for move in moves) == 3
+    assert 0 not in moves[0].partitions
+
+
+def test_what_is_pinned_stays() -> None:
+    placed = {(1, partition): (0,) for partition in range(4)}
+    hosting = Hosting(placed, {0: 1.0, 1: 1.0}, frozenset({(1, 0), (1, 1), (1, 2)}))
+    assert [move.partitions for move in spread(hosting, (1,))] == [(3,)]
+    assert spread(Hosting(placed, {0: 1.0}), (1,)) == ()

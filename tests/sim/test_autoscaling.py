@@ -1,0 +1,124 @@
+"""The number of sites follows the load, in virtual time: sites come when more is offered than those that are there can do, and leave when
+it is less, and what comes out is what came in."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.bench.events import BEGIN_US, VaryingEvents
+from evenflow.policy.scaling import Bounds, Times
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.checkers import Checkers
+from evenflow.world.sim.model import CostModel
+from evenflow.world.sim.scaling import SimScaling
+from evenflow.world.sim.world import SimWorld
+
+CAN = 100
+"""Rows per second that one site can do."""
+BOUNDS = Bounds(2, 6)
+TIMES = Times(past_s=12.0, calm_s=6.0, start_s=5.0, backlog_s=30.0)
+"""A fiftieth of the time that an engine takes."""
+
+
+class Scaled:
+    """A keyed count whose source offers what the steps say: (from second, share of what all sites can do)."""
+
+    def __init__(self, steps: list[tuple[float, float]], seconds: float, *, sites: int = 2, slots: int = 6, **given: Any) -> None:
+        rates = [(int(at * 1e6), max(1, int(share * BOUNDS.most * CAN))) for at, share in steps]
+        self.source = VaryingEvents(1, 1 << 40, 512, count=BOUNDS.most, steps=tuple(rates))
+        self.rows = self.source.due(BEGIN_US + int(seconds * 1e6))
+        source = VaryingEvents(1, self.rows, 512, count=BOUNDS.most, steps=tuple(rates))
+        flow = ef.Dataflow("scaled")
+        counted = flow.source(source, name="in").group_by("key").agg(n="count(*)", ts="max(ts)", combine=False).name("counts")
+        counted.to(ef.sinks.memory("out"), name="out")
+        planned = layout(flow.network, sites=BOUNDS.most, partitions=24)
+        cost = CostModel(row_us=1e6 / CAN, free=frozenset({"ingress", "egress"}))
+        options = FlowOptions(heartbeat_ms=100.0, linger_ms=100.0, epoch_rows=8)
+        settled = {"sites": sites, "cost": cost, "options": options, "read_rows": 2_000, "read_every_us": (2_000, 6_000), "seed": 3} | given
+        self.world = SimWorld(planned, **settled)
+        Checkers(self.world)
+        self.scaling = SimScaling(self.world, BOUNDS, TIMES, start_us=3_000_000, slots=slots)
+        self.ages_ms: list[tuple[float, float]] = []
+        self.sites: list[tuple[float, int]] = []
+
+    def finish(self) -> Scaled:
+        seen = 0
+        while not self.world.ended:
+            self.world.run_for(0.1)
+            assert self.world.now_us < 600_000_000
+            released = self.world.released["out"]
+            ages = [
+                (self.world.now_us - int(np.max(batch.column("ts").cast(pa.int64()).to_numpy()))) / 1e3
+                for _, batch in released[seen:] if batch.num_rows
+            ]  # fmt: skip
+            seen = len(released)
+            now_s = (self.world.now_us - BEGIN_US) / 1e6
+            self.ages_ms += [(now_s, age) for age in ages]
+            self.sites.append((now_s, self.hosts()))
+        if self.world.error is not None:
+            raise self.world.error
+        return self
+
+    def hosts(self) -> int:
+        return len(self.world.coordinator.view.active())
+
+    def counted(self) -> int:
+        """Rows, by the last answer of each key."""
+        table = self.world.output("out")
+        newest: dict[int, int] = {}
+        for key, n in zip(table["key"].to_pylist(), table["n"].to_pylist(), strict=True):
+            newest[key] = max(n, newest.get(key, 0))
+        return sum(newest.values())
+
+    def oldest_ms(self, from_s: float, to_s: float) -> float:
+        return max(age for at, age in self.ages_ms if from_s <= at < to_s)
+
+    def kinds(self) -> list[str]:
+        return [str(event.kind) for _, event in self.world.happened]
+
+
+@pytest.mark.timeout(120)
+def test_sites_follow_a_load_that_rises_and_falls() -> None:
+    """Goal: three times the load and back is one change each way; nothing is lost, and answers are soon in time again."""
+    scaled = Scaled([(0, 0.22), (5, 0.55), (22, 0.2)], 46).finish()
+    changes = [(round(at / 1e6 - 1), sites) for at, sites, _ in scaled.scaling.wanted]
+    assert [sites for _, sites in changes] == [5, 2], scaled.scaling.wanted
+    assert changes[0][0] <= 10 and 38 <= changes[1][0] <= 45
+    assert scaled.counted() == scaled.rows
+    assert scaled.sites[-1][1] == 2 and max(sites for _, sites in scaled.sites) == 5
+    assert scaled.oldest_ms(1, 5) < 600, "calm before"
+    assert scaled.oldest_ms(19, 22) < 600, "what waited is done"
+    assert "move_dropped" not in scaled.kinds() and scaled.kinds().count("site_left") == 3
+
+
+@pytest.mark.conformance
+@pytest.mark.timeout(240)
+def test_a_sine_changes_nothing() -> None:
+    """Thirty percent to and fro, each period a third of what is remembered: the sites of the first peak stay."""
+    steps = [(at / 2, 0.45 * (1 + 0.3 * math.sin(2 * math.pi * at / 14))) for at in range(120)]
+    scaled = Scaled(steps, 60, sites=4).finish()
+    assert len(scaled.scaling.wanted) <= 1 and not [at for at, *_ in scaled.scaling.wanted if at > 10_000_000], scaled.scaling.wanted
+    assert scaled.counted() == scaled.rows
+
+
+def test_without_room_it_goes_on_with_what_there_is_and_says_so() -> None:
+    scaled = Scaled([(0, 0.22), (3, 0.5)], 9, slots=3).finish()
+    assert scaled.counted() == scaled.rows and max(sites for _, sites in scaled.sites) == 3
+    assert "there is room for 3" in scaled.scaling.waits
+
+
+def test_nobody_is_called_for_while_a_lost_site_is_still_missing() -> None:
+    """Goal: a death while sites come neither stops the run nor brings more than there may be."""
+    scaled = Scaled([(0, 0.22), (3, 0.6)], 14, replicas=2)
+    scaled.world.run_for(8.5)
+    scaled.world.kill(1)
+    scaled.finish()
+    assert scaled.counted() == scaled.rows and "site_lost" in scaled.kinds()
+    assert max(sites for _, sites in scaled.sites) <= BOUNDS.most
