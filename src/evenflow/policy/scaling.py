@@ -34,6 +34,7 @@ JUMP: Final = 1.05
 BLIND: Final = 15
 """Looks at pieces that move that are passed over."""
 SOON: Final = 0.1
+LEAST_SOON_S: Final = 4.0
 """Nobody leaves if still fewer would do when this share of the calm has passed again: one change is better than two."""
 
 
@@ -199,7 +200,7 @@ def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Tim
         text = f"{standing.sites} sites would be {at(present, standing.sites, bounds):.0%} busy by what is offered, {count}: "
         return replace(kept, more=0), Wanted(count, f"{text}{at(present, count, bounds):.0%}", short)
     fewer = max((count for _, count in asked), default=standing.sites)
-    soon = max((count for when, count in asked if when > since_us + SOON * times.calm_s * 1e6), default=fewer)
+    soon = max((count for when, count in asked if when > since_us + max(SOON * times.calm_s, LEAST_SOON_S) * 1e6), default=fewer)
     if before and soon == fewer < standing.sites and not standing.busy:
         text = f"for {times.calm_s:g} s {fewer} sites would have done: {at(usual, fewer, bounds):.0%} busy with what was offered"
         return kept, Wanted(fewer, text)
