@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.policy.profiles import profile, totals
 
@@ -111,6 +112,25 @@ def test_shedding_prints_the_papers_table_and_its_best_plan(capfd: pytest.Captur
     assert run("shedding", OVERLOAD) == 0
     shown = capfd.readouterr().out
     assert "let in (1/5, 2/5)" in shown and shown.count("1/4, 1/4") == 2
+
+
+def test_of_several_sources_the_protected_one_is_whole_and_no_other_choice_is_worth_more(capfd: pytest.CaptureFixture[str]) -> None:
+    """Goal: the example's plan is the best. Method: every mix of clicks and sensors on a grid that the three sites can do."""
+    found = proposed(capfd, "shedding", str(ROOT / "examples" / "overload_sources.json"))
+    assert found["delivered"]["billed"] == 1 and found["let_in"] == pytest.approx({"orders": 200, "clicks": 2500, "sensors": 950})
+    assert [each["feasible"] for each in found["alternatives"]] == [False, True, True, True]
+
+    def worth(clicks: float, sensors: float) -> float:
+        suspects = 200 + clicks / 4
+        front, middle, back = 0.2 + 0.0003 * clicks, 0.0008 * suspects + 0.0002 * sensors, 0.0005 * sensors
+        if front > 0.95 + 1e-9 or middle > 0.95 + 1e-9 or back > 0.475 + 1e-9:
+            return 0.0
+        fraud, shown = suspects / 1200, sensors / 3000
+        return 5 * float(np.interp(fraud, [0, 0.25, 1], [0, 0.5, 1])) + float(np.interp(shown, [0, 0.5, 1], [0, 0.8, 1]))
+
+    best = max(worth(clicks, sensors) for clicks in range(0, 4001, 50) for sensors in range(0, 3001, 50))
+    assert worth(found["let_in"]["clicks"], found["let_in"]["sensors"]) >= best - 1e-9
+    assert found["utility"]["fraud"] * 5 + found["utility"]["shown"] == pytest.approx(best)
 
 
 @pytest.mark.parametrize(

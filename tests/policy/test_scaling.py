@@ -94,7 +94,7 @@ def test_while_sites_come_nothing_else_is_asked_for() -> None:
 def test_what_moves_is_looked_at_only_when_there_is_nothing_else() -> None:
     """What was read twice looks like load: it is passed over, but not for ever."""
     past, found = Past(), []
-    for second in range(30):
+    for second in range(40):
         past, wanted = decide(past, needed(second, 6.0), Standing(2, moving=second > 0), BOUNDS, TIMES)
         found.append(wanted.sites)
     assert found[:10] == [2] * 10 and 8 in found

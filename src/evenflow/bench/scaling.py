@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PATIENCE_MS: Final = 1000.0
 """L*: an answer is worth all for so long."""
-BASE: Final = 0.7
+BASE: Final = 0.6
 """How busy the fewest sites are at first."""
 LEAD_S: Final = 2.0
 LOOK_S: Final = 0.2

@@ -26,7 +26,7 @@ PARTS: Final = 6
 PART_US: Final = 5_000_000
 """What rows cost is learnt from so many parts of the past, of this length: half a minute."""
 MOVES: Final = "something moves"
-DUST: Final = 3
+DUST: Final = 6
 """Looks that are passed over when something has moved, the one that saw it included: what was read is read again."""
 NEWEST: Final = 3
 """What is offered is that of so many looks; of fewer after something has moved."""

@@ -145,10 +145,21 @@ class Shed:
 
 
 @dataclass(frozen=True, slots=True)
+class Worth:
+    """What an output's answers are worth by their age. latency: (microseconds, utility), falling; none: they are worth the same whenever
+    they come. protected: it has no quality of service, so it goes before all that has."""
+
+    weight: float = 1.0
+    latency: tuple[tuple[float, float], ...] = ()
+    protected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """What runs. Segments are in topological order: a segment's producers come before it.
 
-    sheds: by source, what may be left out of it, where that is asked for; not there if nothing may.
+    sheds: by source, what may be left out of it, where that is asked for; not there if nothing may. worths: by segment, of the outputs
+    that it feeds; nothing if age matters to none, or to all alike.
     """
 
     name: str
@@ -157,6 +168,7 @@ class Layout:
     sources: Mapping[str, Any]
     sinks: Mapping[str, Any]
     sheds: Mapping[str, Shed] = field(default_factory=dict)
+    worths: Mapping[int, tuple[Worth, ...]] = field(default_factory=dict)
 
     def stages(self) -> tuple[Step, ...]:
         """Steps with which sites write by themselves; each is named after its sink."""

@@ -31,7 +31,7 @@ LEAST_TREND_S: Final = 8.0
 JUMP: Final = 1.05
 """A load that is so many times that of the look before is still on its way to somewhere: its window began before it."""
 
-BLIND: Final = 15
+BLIND: Final = 20
 """Looks at pieces that move that are passed over."""
 SOON: Final = 0.1
 LEAST_SOON_S: Final = 4.0

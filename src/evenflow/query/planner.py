@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
+from evenflow.query.age import worths_of
 from evenflow.query.aggregates import TimeWindow, order_sensitive, partial_schema
 from evenflow.query.check import stream_type
 from evenflow.query.columns import Nullable
@@ -205,7 +206,8 @@ class _Cutter:
             segments.append(segment)
         sources = {box.name: box.params["source"] for box in self._network.of_kind("source")}
         sinks = {box.name: box.params["sink"] for box in self._network.of_kind("sink")}
-        return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, shed_when_late(self._network))
+        sheds, worths = shed_when_late(self._network), worths_of(self._network, segments, self._arcs)
+        return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, sheds, worths)
 
     def _spread_sensitivity(self) -> None:
         """Who feeds a segment that cares about order, or deals its rows out by their places, must itself put rows out in an order that is

@@ -16,14 +16,29 @@ from evenflow.coordinator.events import (
     SiteLost,
     Tell,
 )
+from evenflow.plan.placement import first_plan
 from evenflow.plan.plan import Copy
 from evenflow.policy.move import Move
+from evenflow.policy.start import place_of
 from evenflow.site.events import PlanProposed
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.world import SimWorld
 
 Replicas = dict[tuple[int, int], tuple[int, ...]]
+
+
+def check_first(world: SimWorld) -> None:
+    """A generation begins where its option says: what has one partition, which nothing brings together with anything else, lies there."""
+    sites, replicas, scheme, first_placement = world.placed
+    planned, machine = world.layout, world.coordinator
+    wanted = first_plan(planned, sites, replicas, scheme, place=place_of(first_placement, planned)).placement
+    plans = machine.beginning.plans
+    began = (plans[0] if plans else machine.plan).placement
+    for segment in planned.segments:
+        if segment.partitions == 1 and segment.kind != "ingress":
+            there, asked = began[segment.id], wanted[segment.id]
+            assert there == asked, f"{segment.name} begins at sites {there[0]}, and is to by {first_placement!r} at {asked[0]}"
 
 
 class BalanceCheckers(Observer):

@@ -40,6 +40,9 @@ them could find is found with these: several per site, site and rank, more than 
 KEPT: Final = 0.12
 """So many runs that have a journal have rows that nobody gives again."""
 
+BEGUN: Final = 0.25
+"""So many runs begin where the potential puts what has one partition."""
+
 SHED: Final = 0.25
 """So many of the others have more rows than can be done, and leave some out."""
 
@@ -88,7 +91,7 @@ class Drawn:
         also = f"{', doomed' if self.doomed else ''}{', journalled' if self.store is not None else ''}"
         return (
             f"{self.name} on {w['sites']} sites and {w['spares']} spares, {w['replicas']} replicas, {w['placement']}, "
-            f"policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}, ends by {self.ending}{also}"
+            f"{w['first_placement']}, policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}, ends by {self.ending}{also}"
         )
 
 
@@ -145,6 +148,7 @@ def draw(seed: int) -> Drawn:
         "replicas": replicas,
         "spares": spares,
         "placement": random.choice(["mirrored", "chained"]),
+        "first_placement": "start" if Random(f"first place of seed {seed}").random() < BEGUN else "home",
         "seed": seed,
         "options": FlowOptions(
             linger_ms=random.choice([0.5, 5.0]),

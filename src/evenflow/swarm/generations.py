@@ -16,6 +16,7 @@ from evenflow.availability.retained import RETAINED, needed
 from evenflow.coordinator.events import CheckpointRequested
 from evenflow.coordinator.survival import Survival
 from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, SourceError, UserCodeCrashed
+from evenflow.swarm.balance_checkers import check_first
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.divisions import Divisions, divide
 from evenflow.swarm.draw import Drawn
@@ -92,6 +93,7 @@ class Generations:
         self._watch(world)
         self._drawn.case.watch(world)
         self._checkers = Checkers(world, self._checkers)
+        check_first(world)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)
 

@@ -106,6 +106,7 @@ REPLAY: Final = (
         "return before.effective if True else",
     ),
     Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, None, place)"),
+    Mutation("a restart begins where nobody asked for", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, together)"),
 )
 """Of what a new generation does again (K10)."""
 

@@ -12,7 +12,7 @@ from typing import Final
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
 from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCodeCrashed
 from evenflow.site.events import Event
-from evenflow.swarm.balance_checkers import BalanceCheckers
+from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.divisions import Divisions
@@ -87,6 +87,7 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     teller = StoryTeller(world) if tell else None
     coverage = Coverage(world)
     Checkers(world)
+    check_first(world)
     balance, journal = BalanceCheckers(world), JournalCheckers(world)
     until_us = drawn.mix.until_us
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)

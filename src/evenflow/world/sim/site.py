@@ -65,6 +65,7 @@ from evenflow.site.peers import (
 from evenflow.site.staging import Attempt
 from evenflow.sources.source import place
 from evenflow.stream.ids import SiteId
+from evenflow.world.sim.choosing import Choosing
 from evenflow.world.sim.disk import SimDisk
 from evenflow.world.sim.pushing import PushedHere
 from evenflow.world.sim.reporting import Reporting, boxes_us_of
@@ -104,6 +105,7 @@ class SimSite:
         self._given: dict[int, tuple[Work, int]] = {}
         self._overdue = Overdue(world.options.user_timeout_s)
         self._backlog: list[Callable[[], None]] = []
+        self.choosing = Choosing(self, world.layout, world.clock, self._begin_work)
         self.readers: dict[tuple[int, int], Any] = {}
 
     def __repr__(self) -> str:
@@ -160,12 +162,7 @@ class SimSite:
         world = self.world
         match action:
             case Run(work):
-                self._given[id(work)] = work, world.clock.now_us
-                one_us = world.cost.epoch_us(work.hosted.segment.kind, work.rows)
-                cost_us = int(self.slow * world.cost.factor(self.index) * one_us)
-                self.busy_us += cost_us
-                self.free_at_us = max(world.clock.now_us, self.free_at_us) + cost_us
-                world.clock.at(self.free_at_us, lambda: self._work(work, cost_us))
+                self.choosing.put(work)
             case SetTimer(name, at_us):
                 self.timers[name] = at_us
                 world.clock.at(at_us, lambda: self._fire(name, at_us))
@@ -197,6 +194,14 @@ class SimSite:
                 world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
             case _:
                 assert_never(action)
+
+    def _begin_work(self, work: Work) -> None:
+        world = self.world
+        self._given[id(work)] = work, world.clock.now_us
+        cost_us = int(self.slow * world.cost.factor(self.index) * world.cost.epoch_us(work.hosted.segment.kind, work.rows))
+        self.busy_us += cost_us
+        self.free_at_us = max(world.clock.now_us, self.free_at_us) + cost_us
+        world.clock.at(self.free_at_us, lambda: self._work(work, cost_us))
 
     def _work(self, work: Work, cost_us: int) -> None:
         world = self.world

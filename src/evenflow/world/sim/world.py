@@ -66,8 +66,9 @@ class SimWorld:
     deadly, endless: (segment, partition, epoch) at which user code ends its process, or never returns. transfer_fates: what becomes of the
     next transfers, oldest first. copied_bytes: state sent so far. statistics: the windows that were asked for (`collect`).
 
-    It is one generation of a run. lasting: what outlives it; its own, if none is given. ahead_us: of the wall clock of its machines.
-    beginning: where it goes on; `plan` is the last of its plans then. lost: everything of it is gone, or its driver is.
+    placed: what `first_plan` was told. It is one generation of a run. lasting: what outlives it; its own, if none is given. ahead_us: of
+    the wall clock of its machines. beginning: where it goes on; `plan` is the last of its plans then. lost: everything of it is gone, or
+    its driver is.
     """
 
     def __init__(
@@ -131,6 +132,7 @@ class SimWorld:
         self.latencies_us: list[int] = []
         self.statistics = Recent()
         plan = plan or first_plan(layout, sites, replicas, placement, place=place_of(first_placement, layout))
+        self.placed = (sites, replicas, placement, first_placement)
         self.replicas = len(plan.placement[0][0])
         membership = first_membership(layout, plan, map(SiteId, range(sites + spares)))
         journal = None if store is None else Journal.of(store.begin(self._begun(plan), f"nonce of seed {seed}"))

@@ -48,6 +48,7 @@ from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
 from evenflow.site.overdue import Overdue
 from evenflow.site.staging import PushedFeed
+from evenflow.site.urgent import Urgency
 from evenflow.statistics.histogram import Histogram, latency_of
 from evenflow.statistics.wire import FlatWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
@@ -109,6 +110,7 @@ class PartRunner:
         self._timers: dict[Any, int] = {}
         self._works: deque[Work] = deque()
         self._user: UserThread | None = None
+        self._urgency, self._waiting = Urgency.of(layout), list[Work]()
         self._overdue = Overdue(options.user_timeout_s)
         self._disk: SpillStore | None = None
         self._store_url = start.store
@@ -231,6 +233,13 @@ class PartRunner:
             return
         if self._user is None:
             self._user = UserThread(f"evenflow-user-{self.run}", self._reactor, self._user_done)
+        if self._urgency is not None and self._beside:
+            self._waiting.append(work)  # What is most urgent then goes next.
+        else:
+            self._submit(work)
+
+    def _submit(self, work: Work) -> None:
+        assert self._user is not None
         self._beside.append(work)
         self._world.busy(self.run, work.hosted.segment.name)
         if work.hosted.user_code:
@@ -239,6 +248,8 @@ class PartRunner:
 
     def _user_done(self, outcome: Outcome) -> None:
         self._beside.popleft()
+        if self._waiting and self._urgency is not None:
+            self._submit(self._urgency.take(self._waiting, self._clock.now_us()))
         if not self._beside:
             self._world.busy(self.run, None)
             self._tell_user_code()
@@ -310,7 +321,8 @@ class PartRunner:
     def _run_works(self, now_us: int) -> None:
         deadline = time.monotonic() + WORK_BUDGET_S
         while self._works:
-            self._take(WorkDone(self._works.popleft().run(time.perf_counter_ns)), now_us)
+            work = self._works.popleft() if self._urgency is None else self._urgency.take(self._works, now_us)
+            self._take(WorkDone(work.run(time.perf_counter_ns)), now_us)
             late = time.monotonic() > deadline
             if late or not self._works:
                 self._look()
