@@ -93,7 +93,6 @@ class Generations:
         self._watch(world)
         self._drawn.case.watch(world)
         self._checkers = Checkers(world, self._checkers)
-        check_first(world)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)
 
@@ -213,6 +212,7 @@ class Generations:
 
     def _go_on(self, generation: int, heal: Callable[[SimWorld, Faults], None] | None = None) -> bool:
         """Let a generation run for a while, with faults that are over then. True if the run has ended well."""
+        check_first(self.cluster.world)
         world, drawn = self.cluster.world, self._drawn
         until_us = self._random.randint(1, 2 * drawn.mix.until_us)
         named = f"of generation {generation} of seed {drawn.seed}"

@@ -68,9 +68,9 @@ class EvenReader(GeneratorReader):
         super().__init__(source, partition, of)
         self._partition, self._of = partition, of
 
-    def _rows(self, first: int, count: int) -> pa.RecordBatch:
+    def _make(self, first: int, count: int) -> pa.RecordBatch:
         self._number = np.arange(first, first + count) * self._of + self._partition
-        return super()._rows(first, count)
+        return super()._make(first, count)
 
     def _keys(self, bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         keys = even_keys(self._source.keys // GROUPS)
