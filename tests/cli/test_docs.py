@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from typer.main import get_command
+
+from evenflow.cli.app import app
 from evenflow.world.flow_file import load
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +62,23 @@ def test_the_query_in_the_readme_can_be_built(tmp_path: Path) -> None:
     path = tmp_path / "readme_query.py"
     path.write_text(f"{query}\ndef dataflow():\n    return flow\n")
     assert "SessionTracker" in load(path, []).build().to_text()
+
+
+def test_every_command_that_a_page_shows_is_one() -> None:
+    """Goal: what a reader copies is no wrong usage. Method: the commands of all blocks, read as the command line reads them."""
+    shown = 0
+    for document in DOCUMENTS:
+        for block in re.findall(r"```(?:bash|sh|console)?\n(.*?)```", document.read_text(encoding="utf-8"), re.DOTALL):
+            lines = (re.sub(r"\s#\s.*$", "", line) for line in block.replace("\\\n", " ").splitlines())
+            for command in (part.strip() for line in lines for part in re.split(r"&&|\|", line)):
+                if command.startswith("evenflow ") and "  " not in command and "--version" not in command:
+                    _, *words = shlex.split(command)
+                    known: Any = get_command(app)
+                    while hasattr(known, "commands"):
+                        known, words = known.commands[words[0]], words[1:]
+                    known.make_context("", words)
+                    shown += 1
+    assert shown > 10
 
 
 def test_every_fault_names_tests_that_are_there() -> None:
