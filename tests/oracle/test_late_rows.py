@@ -56,7 +56,8 @@ ASKED = (ORDERED, OTHERS, BEFORE_EXCHANGE, f"{ORDERED}, {OTHERS}", ENDS, f"{OTHE
 class Drawn:
     """One stream and one question. epochs: the rows of each. size_s, slide_s: of the window; slide_s None: a session of that gap.
 
-    mode: of the output; in update mode the newest row of a window is its result. zoned: the times have a zone, as Spark's have.
+    own: each row has a gap of its own. mode: of the output; in update mode the newest row of a window is its result. zoned: times have a
+    zone, as Spark's have.
     """
 
     epochs: tuple[pa.Table, ...]
@@ -66,12 +67,24 @@ class Drawn:
     asked: str
     mode: Literal["append", "update"] = "append"
     zoned: bool = False
+    own: bool = False
+
+    def gap_us(self, row: dict[str, Any]) -> int:
+        """How long a session of a row alone goes on behind it; 0: it belongs to none."""
+        if not self.own:
+            return self.size_s * SECOND_US
+        return {7: self.size_s * SECOND_US, None: 0, 0: SECOND_US // 2, -1: -SECOND_US}.get(row["n"], 2 * SECOND_US)
 
     @property
     def text(self) -> str:
         """The question in SQL."""
         if self.slide_s is None:
-            window, name = f"session_window(ts, '{self.size_s} seconds')", "session_window"
+            gap = f"'{self.size_s} seconds'"
+            if self.own:
+                gap = (
+                    f"CASE n WHEN 7 THEN {gap} WHEN 0 THEN '500 milliseconds' WHEN -1 THEN '-1 second' ELSE nvl2(n, '2 seconds', NULL) END"
+                )
+            window, name = f"session_window(ts, {gap})", "session_window"
         else:
             window, name = f"window(ts, '{self.size_s} seconds', '{self.slide_s} seconds')", "window"
         return f"SELECT k, {name}.start AS b, {name}.end AS e, {self.asked} FROM t GROUP BY k, {window}"
@@ -90,7 +103,8 @@ def drawn(seed: int) -> Drawn:
     step_s, keys = random.choice((1, 3, 15)), random.choice((1, 3, 12))
     epochs = tuple(rows_of(random, number * step_s, step_s, keys) for number in range(random.choice((4, 9, 16))))
     asked, update = random.choice(ASKED), slide_s is not None and random.random() < 0.3
-    return Drawn(epochs, delay_s, size_s, slide_s, asked, "update" if update else "append", random.random() < 0.5)
+    zoned, own = random.random() < 0.5, slide_s is None and random.random() < 0.5
+    return Drawn(epochs, delay_s, size_s, slide_s, asked, "update" if update else "append", zoned, own)
 
 
 def rows_of(random: Random, first_s: int, span_s: int, keys: int) -> pa.Table:
@@ -137,17 +151,18 @@ def by_evenflow(asked: Drawn) -> pa.Table:
 def by_spark(spark: Any, asked: Drawn) -> Any:
     rows = [row | {"seen": seen} for epoch, seen in zip(asked.epochs, asked.watermarks, strict=True) for row in epoch.to_pylist()]
     if asked.slide_s is None:
-        with_sessions(rows, asked.epochs, asked.watermarks, asked.size_s * SECOND_US)
+        rows = [row | {"gap": asked.gap_us(row)} for row in rows]
+        with_sessions(rows, asked.epochs, asked.watermarks)
     else:
-        rows = [row | {"session": 0} for row in rows]
-    ddl = "k string, ts timestamp, n bigint, x double, s string, d date, seen bigint, session bigint"
+        rows = [row | {"session": 0, "gap": 0} for row in rows]
+    ddl = "k string, ts timestamp, n bigint, x double, s string, d date, seen bigint, session bigint, gap bigint"
     values = [tuple(row[name.split()[0]] for name in ddl.split(", ")) for row in rows]
     zoned = [tuple(value.replace(tzinfo=UTC) if isinstance(value, datetime) else value for value in row) for row in values]
     spark.createDataFrame(zoned, ddl).createOrReplaceTempView("rows")
     calls = [(call, name) for call, name in CALL.findall(asked.asked) if name not in OF_LIST]
     plain = "".join(f", {call} AS {name}" for call, name in calls)
     if asked.slide_s is None:
-        end = f"timestampadd(SECOND, {asked.size_s}, max(ts))"
+        end = "max(timestampadd(MICROSECOND, gap, ts))"
         found = f"SELECT k, min(ts) b, {end} e{plain}, {LIST} FROM rows WHERE session IS NOT NULL GROUP BY k, session"
     else:
         window = f"window(ts, '{asked.size_s} seconds', '{asked.slide_s} seconds')"
@@ -162,23 +177,32 @@ CALL = re.compile(r"(\w+\([^)]*\)(?: IGNORE NULLS)?) AS (\w+)")
 LIST = "sort_array(collect_list(struct(ts, k, n, x, s, d))) l"
 
 
-def with_sessions(rows: list[dict[str, Any]], epochs: tuple[pa.Table, ...], watermarks: list[int], gap_us: int) -> None:
-    """Give each row its session: of those that are open, the ones that it touches, which are one from then on. None: it is late."""
+def with_sessions(rows: list[dict[str, Any]], epochs: tuple[pa.Table, ...], watermarks: list[int]) -> None:
+    """Give each row its session: of those that are open, the ones that it touches, which are one from then on. None: it is late, or of
+    none. A row goes on for its gap, and touches what is not over before it begins."""
     opened: list[list[dict[str, Any]]] = []
     names, left = 0, iter(rows)
     for epoch, watermark in zip(epochs, watermarks, strict=True):
-        opened = [session for session in opened if max(micros(row["ts"]) for row in session) + gap_us > watermark]
+        opened = [session for session in opened if max(map(over, session)) > watermark]
         for _ in range(epoch.num_rows):
             row = next(left)
             row["session"] = None
-            if row["ts"] is None or micros(row["ts"]) + gap_us <= watermark:
+            if row["ts"] is None or row["gap"] <= 0 or over(row) <= watermark:
                 continue
-            touched = [s for s in opened if s[0]["k"] == row["k"] and any(abs(micros(r["ts"]) - micros(row["ts"])) <= gap_us for r in s)]
+            touched = [s for s in opened if s[0]["k"] == row["k"] and any(touch(row, other) for other in s)]
             opened = [session for session in opened if session not in touched]
             opened.append([row, *(other for session in touched for other in session)])
             names += 1
             for other in opened[-1]:
                 other["session"] = names
+
+
+def touch(row: dict[str, Any], other: dict[str, Any]) -> bool:
+    return micros(row["ts"]) <= over(other) and micros(other["ts"]) <= over(row)
+
+
+def over(row: dict[str, Any]) -> int:
+    return micros(row["ts"]) + int(row["gap"])
 
 
 def assert_as_in_spark(spark: Any, seed: int) -> None:

@@ -98,8 +98,8 @@ def needed(plan: Plan, stays: Callable[[Plan], bool]) -> set[int]:
     for node in _down(plan, stays):
         windowed = _window(node)
         if windowed is not None:  # It passes all columns, wanted or not.
-            time, others = windowed
-            found.update(attributes([dict(time.fields), *(dict(tree.fields) for tree in time.walk())]))
+            read, others = windowed
+            found.update(attributes([dict(tree.fields) for each in read for tree in each.walk()]))
             found.update(
                 id_ for column in others if column.kind == "Alias" for tree in column.walk() for id_ in attributes(dict(tree.fields))
             )
@@ -134,12 +134,13 @@ def window_id(node: Plan) -> int | None:
     return None if found is None else found[0].id
 
 
-def _window(node: Plan) -> tuple[Expression, list[Expression]] | None:
+def _window(node: Plan) -> tuple[list[Expression], list[Expression]] | None:
+    """What the window of a node is computed from, and the node's other columns."""
     try:
         found = window_of(node)
     except QueryError:
         return None
-    return None if found is None else (found[0].time, found[1])
+    return None if found is None else ([found[0].time, *([] if found[0].gap is None else [found[0].gap])], found[1])
 
 
 def _down(plan: Plan, stays: Callable[[Plan], bool]) -> Iterator[Plan]:
