@@ -1,4 +1,4 @@
-"""What no option and no argument of any command can be: a number that is not finite or beyond all use, an empty path, NUL.
+"""What no option and no argument of any command can be: a number that is not finite or beyond all use, an empty path or text, NUL.
 
 The limits hold for the whole tree of commands, so a new option has them, besides its own.
 """
@@ -34,6 +34,8 @@ def _checked(process: Any, parameter: Any) -> Any:
         made = found if isinstance(found, list | tuple) else (found,)
         if any(isinstance(each, Path) for each in made) and any(not each.strip() for each in given):
             raise typer.BadParameter("an empty path; give the path of a file", ctx=context, param=parameter)
+        if parameter.param_type_name == "option" and any(isinstance(each, str) and not each.strip() for each in made):
+            raise typer.BadParameter("an empty text; leave the option out, or say what it is", ctx=context, param=parameter)
         for each in made:
             if isinstance(each, float) and (not math.isfinite(each) or abs(each) > LONGEST):
                 raise typer.BadParameter(f"{each} is not a number of at most {LONGEST:,.0f}", ctx=context, param=parameter)

@@ -27,7 +27,7 @@ from evenflow.cli.options import (
 )
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
-from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
+from evenflow.cli.running import Request, check_balance, check_file, check_replicas, check_savepoint, check_standby, execute, master_for
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 
 FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dataflow() that returns an ef.Dataflow.", show_default=False)
@@ -63,13 +63,15 @@ def run(
 
     Example: `evenflow run examples/network_sessions.py --packets packets.parquet --replicas 2 --spares 1`
     """
-    from evenflow.world.flow_file import load
-
     output: Output = context.obj
     settings = settings_of(context, conf, option)
     check_replicas(sites, replicas)
     check_balance(balance)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
+    check_savepoint(checkpoint_location, from_savepoint, drop_state)
+    check_file(file, "the path of a Python file that defines dataflow()")
+    from evenflow.world.flow_file import load
+
     flow = load(file, [*settings.dataflow, *context.args])
     if not flow.takes_spark:
         flow.build()  # Mistakes in the query show before Spark takes its time to start.

@@ -6,7 +6,7 @@ import contextlib
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from evenflow.cli.settings import Settings
 from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
 from evenflow.coordinator.requests import KILL
-from evenflow.errors import EngineUnreachable, PolicyError
+from evenflow.errors import EngineUnreachable, PolicyError, QueryError
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
@@ -107,6 +107,21 @@ def check_replicas(sites: int, replicas: int) -> None:
     """Wrong usage shows before Spark takes its time to start."""
     if replicas > sites:
         raise typer.BadParameter(f"{replicas} replicas need as many sites, not {sites}: two never share one", param_hint="--replicas")
+
+
+def check_file(file: Path, what: str) -> None:
+    """A name that is misspelt shows before anything is loaded, or compiled, that would be needed to read it."""
+    if not file.is_file():
+        raise QueryError(f"there is no file {file}: give {what}")
+
+
+def check_savepoint(location: str | None, savepoint: str | None, dropped: Sequence[str] | None) -> None:
+    """Wrong usage shows before Spark takes its time to start."""
+    if savepoint is not None and location is None:
+        why = "what is taken over of it is kept at a location of its own: give --checkpoint-location, too"
+        raise typer.BadParameter(why, param_hint="--from-savepoint")
+    if dropped and savepoint is None:
+        raise typer.BadParameter("it is about the state of a savepoint: give --from-savepoint, too", param_hint="--drop-state")
 
 
 def check_standby(location: str | None, *, standby: bool, take_over: bool) -> None:

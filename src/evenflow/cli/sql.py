@@ -27,7 +27,7 @@ from evenflow.cli.options import (
 from evenflow.cli.output import OK, Output
 from evenflow.cli.plan import described
 from evenflow.cli.recording import Recorder, Recording
-from evenflow.cli.running import Request, check_balance, check_replicas, check_standby, execute, master_for
+from evenflow.cli.running import Request, check_balance, check_file, check_replicas, check_savepoint, check_standby, execute, master_for
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 from evenflow.errors import QueryError
 
@@ -72,13 +72,15 @@ def sql(
 
     Example: `evenflow sql examples/hot_items.sql`
     """
-    from evenflow.query.planner import layout
-    from evenflow.query.text import layout_text
-
     output: Output = context.obj
     check_replicas(sites, replicas)
     check_balance(balance)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
+    check_savepoint(checkpoint_location, from_savepoint, drop_state)
+    check_file(file, "a text file with SQL statements")
+    from evenflow.query.planner import layout
+    from evenflow.query.text import layout_text
+
     settings = settings_of(context, conf, option)
     flow = flow_of(file, on_error=on_error, output_mode=output_mode, every=every, as_json=json, functions=functions)
     if plan:
