@@ -64,7 +64,7 @@ REASONS: Final = {
 }  # fmt: skip
 """Why one is not there."""
 NARROWER: Final = {
-    **dict.fromkeys(xpaths.FUNCTIONS, "with the package `elementpath`: `pip install 'evenflow[xml]'`"),
+    **dict.fromkeys(xpaths.FUNCTIONS, "with the package `lxml`: `pip install 'evenflow[xml]'`"),
     **dict.fromkeys(("percentile_cont", "percentile_disc"), "with `WITHIN GROUP (ORDER BY x)`"),
     "aes_encrypt": "with the start vector given, or in the mode `ECB`",
     "to_csv": "with the options `sep`, `delimiter`, `dateFormat` and `timestampFormat`",

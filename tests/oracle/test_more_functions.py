@@ -655,7 +655,7 @@ def test_forms_and_bytes_are_as_sparks(spark: Any) -> None:
 REFUSED: Final = {
     "ceil(f, 0L)": "must be an int", "element_at(array(i, j), 1L)": "needs an int", "extract(d, u)": "must be a literal",
     "schema_of_csv('')": "is empty",
-    "make_timestamp(t)": "needs a date", "make_timestamp_ltz(u)": "takes 6 to 7", "try_make_timestamp_ntz(u)": "takes 6 arguments",
+    "make_timestamp(t)": "needs a date", "make_timestamp_ltz(u)": "takes 2 to 7", "try_make_timestamp_ntz(u)": "takes 2 to 6",
     "time_bucket(interval '1' day, u)": "needs a timestamp", "time_bucket(v, t)": "must be a literal",
     "time_bucket(interval '1' day, t, t2)": "must be a literal",
     "time_bucket(interval '1' day, z, timestamp '2024-01-01 00:00:00')": "needs an origin",

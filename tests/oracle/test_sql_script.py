@@ -254,6 +254,36 @@ ASKED = {
         """SELECT k, n, ts, avg(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) AS m,
            max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) + 1 AS mx FROM t"""
     ),
+    "having by name": Asked("SELECT k, count(*) AS c, max(n) AS n FROM t GROUP BY k, window(ts, '9 seconds') HAVING c > 6 AND max(n) < 19"),
+    "group by all": Asked("SELECT k, n % 2 AS odd, count(*) AS c, 1 AS one FROM t GROUP BY ALL", ("k", "odd")),
+    "windows that begin before": Asked(
+        "SELECT window.start AS s, window.end AS e, count(*) AS c FROM t GROUP BY window(ts, '10 seconds', '4 seconds', '-3 seconds')"
+    ),
+    "windows of rows": Asked(
+        """SELECT k, n, window(ts, '10 seconds', '10 seconds', '-1 second').start AS s, window(ts, '4 seconds') AS w FROM t
+           WHERE window(ts, '1 minute').end > TIMESTAMP_NTZ '2023-01-01 00:00:00' AND n > 5"""
+    ),
+    "sliding windows of rows": Asked(
+        "SELECT k, window(ts, '10 seconds', '4 seconds').start AS s, window(ts, '10 seconds', '4 seconds').end AS e FROM t WHERE n > 15"
+    ),
+    "in an order": Asked(
+        """SELECT k, window.start AS s, listagg(CAST(n AS STRING), ',') WITHIN GROUP (ORDER BY n DESC, ts) AS names,
+           listagg(CAST(n AS STRING)) WITHIN GROUP (ORDER BY n % 3, n DESC NULLS FIRST) FILTER (WHERE x > 0.3) AS part,
+           listagg(DISTINCT k, '|') WITHIN GROUP (ORDER BY k DESC) AS ks,
+           percentile_cont(0.3) WITHIN GROUP (ORDER BY x DESC) FILTER (WHERE n > 3) AS p,
+           listagg(CAST(n AS STRING), ',') WITHIN GROUP (ORDER BY n DESC NULLS FIRST) AS f
+           FROM t GROUP BY k, window(ts, '10 seconds')"""
+    ),
+    "rows of the text": Asked(
+        """SELECT t.k, n, v.name, w.col1 FROM t
+           LEFT JOIN VALUES (1, 'one'), (2, NULL), (7, 'seven'), (7, 'again') AS v(id, name) ON n = v.id
+           CROSS JOIN (VALUES (1.5), (2)) AS w WHERE t.k LIKE ANY ('k1', '%2') AND t.k NOT LIKE ALL ('k1', 'x')"""
+    ),
+    "rows of the text by name": Asked("SELECT k, name FROM t JOIN VALUES (1, 'one'), (7L, 'seven') AS v(n, name) USING (n) WHERE x > .2"),
+    "of distinct values": Asked(
+        """SELECT k, median(DISTINCT n) AS m, stddev(DISTINCT n) AS d, var_pop(DISTINCT n) AS v, count_if(DISTINCT n > 3) AS c,
+           count(n, x) AS two, any(n > 17) AS a, sum(DISTINCT n) AS s FROM t GROUP BY k, window(ts, '20 seconds')"""
+    ),
 }  # fmt: skip
 
 

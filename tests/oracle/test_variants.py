@@ -107,12 +107,12 @@ array(try_parse_json(x))
 
 
 XML: Final = (
-    '<a x="1"><b>b1</b><b>2</b><c/></a>', "<a><b>1</b><b>2.75</b></a>", "<a><b>1e3</b></a>", "<a>70000<!-- no -->1</a>", "<a", "", "x",
+    '<a x="1"><b>b1</b><b>2</b><c/></a>', "<a><b>1</b><b>2.75</b></a>", "<a><c>1e3</c></a>", "<a>70000<!-- no -->1</a>", "<a", "", "x",
     "<a/>", "<a><b><![CDATA[<x>]]></b></a>", '<?xml version="1.0"?><a><b>&lt;é</b></a>', "<r><a><b>in</b></a></r>", "<a><b> 3 </b></a>",
     None,
 )  # fmt: skip
 XPATHS: Final = (
-    "a/b/text()", "a/b", "/a/@x", "//b[2]", "a/b[last()]", "a/zz", "a/@*", "a", "sum(a/b)", "count(a/*)", "a/b = 2", "string(a/b)",
+    "a/b/text()", "a/b", "/a/@x", "//b[2]", "a/b[last()]", "a/zz", "a/@*", "a/c", "sum(a/b)", "count(a/*)", "a/b = 2", "string(a/b)",
     "1 div 0", "concat('<', a/b)", "-1.5", "3000000000", "name(/*)",
 )  # fmt: skip
 OTHERS: Final = r"""

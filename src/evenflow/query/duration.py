@@ -61,6 +61,16 @@ def duration_us(text: str | timedelta) -> int:
     return span
 
 
+def offset_us(text: str | timedelta) -> int:
+    """As `duration_us`, and below 0 where a minus sign stands before it."""
+    if isinstance(text, timedelta) and text < timedelta(0):
+        return -duration_us(-text)
+    shown = text.strip() if isinstance(text, str) else text
+    if isinstance(shown, str) and shown.startswith("-"):
+        return -duration_us(shown[1:])
+    return duration_us(shown)
+
+
 def _too_long(text: object) -> QueryError:
     shown = str(text)
     shown = shown if len(shown) <= 40 else f"{shown[:37]}..."

@@ -15,7 +15,7 @@ from evenflow.query.aggregates import FOREVER_US, AggCall, OwnSessions, RowWindo
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
 from evenflow.query.drawing import Handle
-from evenflow.query.duration import duration_us
+from evenflow.query.duration import duration_us, offset_us
 from evenflow.query.expression import compile_expression, split_alias
 from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, selected, ties_of, unnamed
 from evenflow.query.handle import HandledStream
@@ -152,7 +152,7 @@ class GroupedStream(_Grouping[S]):
         of `agg`; mode="complete": all windows there ever were, now and then, as Spark's complete mode and as `.complete()` behind it.
         With any of these, the result has no event time: a window comes more than once.
 
-        start: windows begin at multiples of `slide` and so much more, as Spark's startTime.
+        start: windows begin at multiples of `slide` and so much more, or less with a minus sign, as Spark's startTime.
         """
         name = self.stream.flow.free("aggregate")
         with naming(name):
@@ -160,7 +160,7 @@ class GroupedStream(_Grouping[S]):
             slide_us = size_us if slide is None else duration_us(slide)
             forever = mode == "complete" or allowed_lateness == "forever"
             lateness_us = FOREVER_US if forever else 0 if allowed_lateness is None else duration_us(allowed_lateness)
-            start_us = 0 if start is None else duration_us(start)
+            start_us = 0 if start is None else offset_us(start)
         time, extra = self._window_time(name, size_us, slide_us, column)
         over = TimeWindow(time, size_us, slide_us, "changelog" if mode == "complete" else mode, lateness_us, start_us % slide_us)
         return WindowedStream(self.stream, self.keys, over, None, None, extra, time if extra else None, whole=mode == "complete")

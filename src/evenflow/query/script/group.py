@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from evenflow.errors import UnknownColumn
-from evenflow.query.duration import duration_us
 from evenflow.query.script.distinct import aggregated
 from evenflow.query.script.filtered import of_those, within
 from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
 from evenflow.query.script.sets import is_window, sets_of, spread_sets
+from evenflow.query.script.spans import span_us, window_spans_us
 from evenflow.query.sql.composed import DISTINCT_COUNT
 from evenflow.query.sql.functions import AGGREGATES, is_function
 from evenflow.query.sql.parser import parse, struct_call, to_sql
@@ -61,7 +61,7 @@ class Grouping:
         self._find_keys()
         columns = [(name, self._after(item)) for name, item in self.items]
         having = self.tree.args.get("having")
-        condition = None if having is None else self._after(having.this)
+        condition = None if having is None else self._after(self._of_items(having.this.copy()))
         if not self.calls:
             self.calls["count(1)"] = free_name("_rows", self.keys)  # A group without aggregates is there or it is not.
         grouped = self._aggregate()
@@ -78,7 +78,7 @@ class Grouping:
         if group is None:
             return
         if group.args.get("all"):
-            lower.script.fail(self.tree, "GROUP BY ALL is not available; name the columns")
+            group = exp.Group(expressions=[tree for _, tree in self.items if not _is_over_groups(tree)])
         sets = sets_of(lower, group)
         if sets is not None:
             group = self._spread(group, *sets)
@@ -192,6 +192,19 @@ class Grouping:
         for node in tree.find_all(exp.Window):
             self.lower.script.fail(node, "OVER (...) cannot be in a query with groups; write it in a query around this one")
         return self._replaced(tree.copy())
+
+    def _of_items(self, tree: exp.Expr) -> exp.Expr:
+        """A condition of HAVING, where the name of a column of the result stands for what that column is, but not inside an aggregate."""
+        if is_aggregate(tree):
+            return tree
+        if is_column(tree) and not tree.args.get("table") and all(self._own(tree) != group for group, _ in self.made):
+            return next((item.copy() for name, item in self.items if name.lower() == tree.name.lower()), tree)
+        for name, value in list(tree.args.items()):
+            if isinstance(value, exp.Expr):
+                tree.set(name, self._of_items(value))
+            elif isinstance(value, list):
+                tree.set(name, [self._of_items(part) if isinstance(part, exp.Expr) else part for part in value])
+        return tree
 
     def _fail_unknown(self, tree: exp.Expr) -> None:
         """A column in a call that is neither a function nor an aggregate here: what is unknown is the call."""
@@ -416,7 +429,7 @@ class Grouping:
             gap = to_sql(lower.rewritten(self.relation, arguments[1]))
             with script.at(arguments[1]):
                 return grouped.session(gap, column=time.name), Windows(START, END, 0, 0)
-        spans = [span_us(lower, argument) for argument in arguments[1:]]
+        spans = window_spans_us(lower, arguments[1:])
         with script.at(window):
             texts = [_text_us(span) for span in spans]
             if name == "session_window":
@@ -429,14 +442,9 @@ class Grouping:
             return over, Windows(START, END, spans[0], slide_us, spans[2] % slide_us if len(spans) > 2 else 0)
 
 
-def span_us(lower: Lower, tree: exp.Expr) -> int:
-    """Microseconds of '10 seconds' or INTERVAL 10 SECONDS."""
-    with lower.script.at(tree):
-        if isinstance(tree, exp.Literal) and tree.is_string:
-            return duration_us(tree.this)
-        if isinstance(tree, exp.Interval):
-            return duration_us(f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else tree.this.name)
-    raise lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
+def _is_over_groups(tree: exp.Expr) -> bool:
+    """Whether GROUP BY ALL groups by something else: an aggregate, or a literal, which is the same for all."""
+    return isinstance(tree, exp.Literal) or any(is_aggregate(node) for node in tree.walk())
 
 
 def check_windows(lower: Lower, windows: Windows, where: exp.Expr) -> None:

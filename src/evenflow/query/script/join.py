@@ -14,6 +14,7 @@ from evenflow.query.changing import as_changes
 from evenflow.query.join import split_condition
 from evenflow.query.script.lowering import Lower, Tables
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
+from evenflow.query.script.values import with_values
 from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import CHANGE, is_changelog
 
@@ -32,12 +33,15 @@ def joined_all(lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: 
         left = _in_any_order(lower, left, joins[:commas], tables, pending)
         joins = joins[commas:]
     for join in joins:
-        left = joined(lower, left, join, lower.table(join.this, tables), pending)
+        if isinstance(join.this, exp.Values):
+            left = with_values(lower, left, join)
+        else:
+            left = joined(lower, left, join, lower.table(join.this, tables), pending)
     return left
 
 
 def _is_comma(join: exp.Join) -> bool:
-    bare = not any(join.args.get(part) for part in ("on", "using", "method"))
+    bare = not isinstance(join.this, exp.Values) and not any(join.args.get(part) for part in ("on", "using", "method"))
     return bare and (join.side, join.kind.upper()) in (("", ""), ("", "CROSS"))
 
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.query.expression import compile_expression
-from evenflow.query.script.group import span_us
 from evenflow.query.script.lowering import Lower
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
+from evenflow.query.script.spans import window_spans_us
 from evenflow.query.sql.parser import dotted, free_variable, parse, to_sql
 
 GENERATORS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple")
@@ -147,35 +147,58 @@ def without_generator(lower: Lower, tree: exp.Select, relation: Relation) -> tup
     return tree, relation
 
 
+def of_windows(lower: Lower, relation: Relation, condition: exp.Expr) -> exp.Expr:
+    """A condition of WHERE, in which windows may stand that do not slide."""
+    for call in _window_calls(condition):
+        shown = _windows(lower, relation, call)
+        if shown.name == "filter":
+            lower.script.fail(call, "a row is in several windows that slide; make them in a query inside this one, as a column")
+        call.replace(exp.Paren(this=shown))
+    return condition
+
+
 def with_windows(lower: Lower, tree: exp.Select, relation: Relation) -> Relation:
-    """A SELECT without groups of which a column is window(...): the window that a row is in, or a row for each that slides over it."""
+    """A SELECT without groups in which window(...) stands: the window that a row is in, or a row for each that slides over it."""
     if tree.args.get("group") is not None:
         return relation
+    made: list[tuple[exp.Expr, exp.Expr]] = []
     for at, item in enumerate(tree.expressions):
-        call = item.unalias()
-        if not isinstance(call, exp.Anonymous) or call.name.lower() != "window":
-            continue
-        name = item.alias or "window"
-        listed = _windows(lower, relation, call)
-        if listed.name == "filter":
-            before = len(relation.columns)
-            explode = exp.Anonymous(this="explode", expressions=[listed])
-            relation = generated(lower, relation, explode, [name], "_made")
-            shown: exp.Expr = exp.column(relation.columns[before].name, table="_made", quoted=True)
-        else:
-            shown = exp.alias_(listed, name, quoted=True)
-            known = exp.Not(this=exp.Is(this=exp.Paren(this=call.expressions[0].copy()), expression=exp.Null()))
-            with lower.script.at(call):  # As in Spark: a row without a time is in no window.
-                relation = relation.where(relation.stream.where(to_sql(lower.rewritten(relation, known))))
-        tree.set("expressions", [*tree.expressions[:at], shown, *tree.expressions[at + 1 :]])
+        for call in _window_calls(item):
+            shown = next((shown for known, shown in made if known == call), None)
+            if shown is None:
+                relation, shown = _with_window(lower, relation, call, bool(made))
+                made.append((call.copy(), shown))
+            whole = item.unalias() is call
+            call.replace(shown.copy())
+            if whole and not isinstance(item, exp.Alias):
+                tree.expressions[at] = exp.alias_(shown.copy(), "window", quoted=True)
+        tree.set("expressions", list(tree.expressions))
     return relation
+
+
+def _window_calls(tree: exp.Expr) -> list[exp.Anonymous]:
+    return [node for node in tree.find_all(exp.Anonymous) if node.name.lower() == "window" and not isinstance(node.parent, exp.Window)]
+
+
+def _with_window(lower: Lower, relation: Relation, call: exp.Anonymous, another: bool) -> tuple[Relation, exp.Expr]:
+    """The relation in which each row has its window, or is there once for each, and that window. another: whether one was made before."""
+    listed = _windows(lower, relation, call)
+    if listed.name == "filter":
+        if another:
+            lower.script.fail(call, "one window of a SELECT may slide; make the other one in a query inside this one")
+        before = len(relation.columns)
+        relation = generated(lower, relation, exp.Anonymous(this="explode", expressions=[listed]), ["window"], "_made")
+        return relation, exp.column(relation.columns[before].name, table="_made", quoted=True)
+    known = exp.Not(this=exp.Is(this=exp.Paren(this=call.expressions[0].copy()), expression=exp.Null()))
+    with lower.script.at(call):  # As in Spark: a row without a time is in no window.
+        return relation.where(relation.stream.where(to_sql(lower.rewritten(relation, known)))), exp.Paren(this=listed)
 
 
 def _windows(lower: Lower, relation: Relation, call: exp.Anonymous) -> exp.Expr:
     """The window of a row as a structure; as an array of them, where they slide."""
     if not 2 <= len(call.expressions) <= 4:
         lower.script.fail(call, "window takes a time, a size, and perhaps a slide and a start: window(time, size[, slide[, start]])")
-    spans = [span_us(lower, argument) for argument in call.expressions[1:]]
+    spans = window_spans_us(lower, call.expressions[1:])
     size, slide, start = (*spans, *[spans[0], 0][len(spans) - 1 :])
     time = to_sql(call.expressions[0])
     bound = f"_window_start({time}, {slide}L, {start % slide}L)"

@@ -10,9 +10,9 @@ from sqlglot import exp
 from evenflow.query.matching import MATCH_END, MATCH_START, understood
 from evenflow.query.pattern import compile_pattern
 from evenflow.query.script.best import columns_of, in_time_order, ordered
-from evenflow.query.script.group import span_us
 from evenflow.query.script.lowering import Lower
 from evenflow.query.script.relation import Relation, Visible, computed, is_column
+from evenflow.query.script.spans import span_us
 from evenflow.query.sql.parser import to_sql
 
 ONE_ROW: Final = "ONE ROW PER MATCH"

@@ -17,7 +17,7 @@ from evenflow.query.script.among import among
 from evenflow.query.script.best import best_rows, over_rows
 from evenflow.query.script.group import Grouping
 from evenflow.query.script.join import conjuncts, joined_all
-from evenflow.query.script.lateral import viewed, with_windows, without_generator
+from evenflow.query.script.lateral import of_windows, viewed, with_windows, without_generator
 from evenflow.query.script.lowering import (
     Item,
     Lower,
@@ -30,6 +30,7 @@ from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.script.scalars import with_scalars, without_having
 from evenflow.query.script.united import distinct as distinct_rows
 from evenflow.query.script.united import united
+from evenflow.query.script.values import source_of
 from evenflow.query.sql.parser import dotted, to_sql
 from evenflow.stream.change import is_changelog
 
@@ -109,7 +110,7 @@ class Lowering(Lower):
             given = tree.args.get(clause)
             tree.set(clause, [relation.dotted(each) for each in given] if isinstance(given, list) else given and relation.dotted(given))
         for condition in pending:
-            relation = self.filtered(relation, relation.dotted(condition))
+            relation = self.filtered(relation, of_windows(self, relation, relation.dotted(condition)))
         relation = with_windows(self, tree, relation)
         tree, relation = without_generator(self, tree, relation)
         items = self.items(tree, relation)
@@ -157,6 +158,8 @@ class Lowering(Lower):
             alias = tree.args.get("alias")
             relation = self.query(tree.this, self.with_tables(tree, tables))
             return relation.called("") if alias is None else self.renamed(relation, alias).called(alias.name)
+        if isinstance(tree, exp.Values):
+            return source_of(self, tree)
         if not isinstance(tree, exp.Table) or not isinstance(tree.this, exp.Identifier):
             self.script.fail(tree, f"{to_sql(tree)!r} is no stream; name one, or write a query in parentheses")
         name = tree.name

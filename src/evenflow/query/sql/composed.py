@@ -11,6 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from evenflow.query.sql import in_order
 from evenflow.query.user.scope import is_known
 
 _BOTH: Final = "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN CAST({%d} AS DOUBLE) END"
@@ -62,12 +63,20 @@ OTHER_FORMS: Final[Mapping[str, tuple[int, str]]] = {
     "approx_percentile": (3, "_quantile(collect_list({0}), {1}, {2})"),
     "percentile": (3, f"_percentile({_LIST}, {{1}}, collect_list(CASE WHEN {{0}} IS NOT NULL THEN CAST({{2}} AS BIGINT) END))"),
     "mode": (2, "_mode(collect_list({0}), {1})"),
+    "any_value": (2, "first({0}, {1})"),
     "listagg": (1, "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), ''))"),
     "string_agg": (1, "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), ''))"),
 }
 """With another number of arguments."""
 _VALUES: Final = "array_distinct(collect_list({0}))"
+_REALS: Final = f"array_distinct({_LIST})"
 OF_DISTINCT: Final[Mapping[str, tuple[int, str]]] = {
+    "median": (1, f"_percentile({_REALS}, 0.5D)"),
+    **dict.fromkeys(("var_samp", "variance"), (1, f"_covar_samp({_REALS}, {_REALS})")),
+    **dict.fromkeys(("stddev", "stddev_samp", "std"), (1, f"sqrt(_covar_samp({_REALS}, {_REALS}))")),
+    "var_pop": (1, f"_covar_pop({_REALS}, {_REALS})"), "stddev_pop": (1, f"sqrt(_covar_pop({_REALS}, {_REALS}))"),
+    "skewness": (1, f"_skewness({_REALS})"), "kurtosis": (1, f"_kurtosis({_REALS})"),
+    "count_if": (1, "max(CASE WHEN {0} THEN 1L ELSE 0L END)"),
     "sum": (1, f"_total_of({_VALUES})"), "avg": (1, f"_mean_of({_VALUES})"), "mean": (1, f"_mean_of({_VALUES})"),
     "min": (1, "min({0})"), "max": (1, "max({0})"), "collect_list": (1, _VALUES), "collect_set": (1, _VALUES), "array_agg": (1, _VALUES),
     "listagg": (2, "if(count({0}) = 0, NULL, array_join(array_distinct(collect_list(CAST({0} AS STRING))), {1}))"),
@@ -76,10 +85,7 @@ OF_DISTINCT: Final[Mapping[str, tuple[int, str]]] = {
 """Of the distinct values only: sum(DISTINCT x)."""
 DISTINCT_COUNT: Final = f"CAST(size({_VALUES}) AS BIGINT)"
 """count(DISTINCT x) where no window says when all values are there: its state is the values."""
-_SORTED: Final = "collect_list(CASE WHEN {0} IS NOT NULL THEN named_struct('by', {2}, 'value', {0}) END)"
-_IN_ORDER: Final = f"transform(sort_array({_SORTED}, {{3}}), each -> CAST(each.value AS STRING))"
 WITHIN: Final[Mapping[str, tuple[int, str]]] = {
-    **dict.fromkeys(("listagg", "string_agg"), (3, f"if(count({{0}}) = 0, NULL, array_join({_IN_ORDER}, {{1}}))")),
     "percentile_cont": (2, f"_percentile({_LIST.format('{1}')}, if({{2}}, {{0}}, 1 - {{0}}))"),
     "percentile_disc": (2, f"_discrete({_LIST.format('{1}')}, {{0}}, {{2}})"),
     "mode": (1, "_mode(collect_list({0}), {1})"),
@@ -94,7 +100,16 @@ GIVEN: Final = "given"
 
 def calls(read: Read) -> dict[str, Callable[[Sequence[exp.Expr]], exp.Expr]]:
     """What the parser makes of calls of these names. read: parses an expression."""
-    return {name.upper(): _call(name, read) for name in {**COMPOSED, **OF_DISTINCT, **WITHIN}}
+    made = {name.upper(): _call(name, read) for name in {**COMPOSED, **OF_DISTINCT, **WITHIN, **dict.fromkeys(in_order.NAMES)}}
+    return {**made, "COUNT": _count}
+
+
+def _count(given: Sequence[exp.Expr]) -> exp.Expr:
+    """count(x, y): of the rows in which none is null."""
+    if len(given) < 2 or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
+        return exp.Anonymous(this="count", expressions=list(given))
+    there = exp.and_(*(exp.Not(this=exp.Is(this=each, expression=exp.Null())) for each in given))
+    return exp.Anonymous(this="count", expressions=[exp.Case(ifs=[exp.If(this=there, true=exp.Literal.number(1))])])
 
 
 def _call(name: str, read: Read) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
@@ -106,6 +121,9 @@ def _call(name: str, read: Read) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
         plain.meta[GIVEN] = (name, list(given))
         if is_known(name):
             return plain
+        if given and isinstance(given[-1], exp.Order):  # The order stands behind the last argument.
+            order = given[-1]
+            return in_order.ordered(name, [*given[:-1], order.this], order.expressions, read) or plain
         if given and isinstance(given[0], exp.Distinct):
             given = [*given[0].expressions, *given[1:]]
             text = distinct.get(len(given))
@@ -135,11 +153,11 @@ def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:
     """agg(...) WITHIN GROUP (ORDER BY x): what it is made of, or the tree as it is, which is refused."""
     name, given = tree.this.meta.get(GIVEN, ("", []))
     order = tree.expression.expressions
+    if name in ("listagg", "string_agg") and not is_known(name):
+        return in_order.ordered(name, given, order, read) or tree
     if name not in WITHIN or is_known(name) or len(order) != 1 or any(isinstance(each, exp.Distinct) for each in given):
         return tree
     key = order[0].this if isinstance(order[0], exp.Ordered) else order[0]
     ascends = exp.Boolean(this=not (isinstance(order[0], exp.Ordered) and order[0].args.get("desc")))
-    if name in ("listagg", "string_agg") and len(given) == 1:
-        given = [*given, exp.Literal.string("")]
     count, text = WITHIN[name]
     return filled(text, [*given, key, ascends], read) if len(given) + 1 == count else tree

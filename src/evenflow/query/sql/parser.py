@@ -79,6 +79,23 @@ def dotted(owner: exp.Expr, fields: Iterable[str]) -> exp.Expr:
     return owner
 
 
+def _like(kind: type[exp.Expr]) -> Callable[[Any, exp.Expr | None], exp.Expr | None]:
+    """a LIKE b, and a LIKE ANY (b, c), SOME or ALL, which are LIKEs with OR or AND between them. A NOT in front is of each of them."""
+
+    def parse(parser: Any, this: exp.Expr | None) -> exp.Expr | None:
+        negated = parser._index > 1 and parser._tokens[parser._index - 2].token_type == TokenType.NOT
+        for token in (TokenType.ANY, TokenType.SOME, TokenType.ALL):
+            if parser._match_pair(token, TokenType.L_PAREN):
+                patterns = parser._parse_csv(parser._parse_bitwise)
+                parser._match_r_paren()
+                parts = [kind(this=this.copy() if this else None, expression=pattern) for pattern in patterns]
+                either = (token == TokenType.ALL) == negated
+                return exp.Paren(this=exp.or_(*parts) if either else exp.and_(*parts))
+        return parser._parse_escape(parser.expression(kind(this=this, expression=parser._parse_bitwise())))  # type: ignore[no-any-return]
+
+    return parse
+
+
 class ExpressionParser(SparkParser):
     """Spark's grammar, with function calls as they were written."""
 
@@ -88,10 +105,12 @@ class ExpressionParser(SparkParser):
     ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.NO_PAREN_FUNCTION_PARSERS.items() if k != "ANY"}
     TYPE_LITERAL_PARSERS: ClassVar[Any] = {
         **SparkParser.TYPE_LITERAL_PARSERS,
         exp.DType.TIME: lambda self, this, _: exp.Anonymous(this="_time", expressions=[this]),
     }
+    RANGE_PARSERS: ClassVar[Any] = {**SparkParser.RANGE_PARSERS, TokenType.LIKE: _like(exp.Like), TokenType.ILIKE: _like(exp.ILike)}
     TERM: ClassVar[Any] = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
 
     def _parse_column_parts_fast(self) -> exp.Column | exp.Dot | None:
@@ -157,6 +176,8 @@ class ExpressionParser(SparkParser):
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         found = super()._parse_window(this, alias)
+        if isinstance(found, exp.Filter) and isinstance(found.this, exp.WithinGroup):
+            found.set("this", composed.within_group(found.this, _read))
         return composed.within_group(found, _read) if isinstance(found, exp.WithinGroup) else found
 
 

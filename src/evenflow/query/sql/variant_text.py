@@ -32,7 +32,7 @@ def read_json(text: str) -> Tree:
     """The first value of a text, which is all that Spark reads of it. Raises InvalidValue if it begins with none."""
     try:
         value, end = first_value(text)
-        if not isinstance(value, str | Pairs | list) or isinstance(value, Token):
+        if isinstance(value, Token) or not isinstance(value, str | Pairs | list):
             after = text[end : end + 1]
             if (after.strip() and isinstance(value, Token)) or _WORD.match(after):
                 raise ValueError("it goes on as something else")
@@ -46,7 +46,7 @@ def _tree(value: Any) -> Tree:
         return _number(value)
     if isinstance(value, str):
         return form.text(value.encode(errors="replace"))
-    if isinstance(value, list) and not isinstance(value, Pairs):
+    if isinstance(value, list):
         return [_tree(item) for item in value]
     if isinstance(value, Pairs):
         fields = {name: _tree(inner) for name, inner in value}

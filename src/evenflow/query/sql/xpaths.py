@@ -1,4 +1,4 @@
-"""What an XPath finds in a text of XML, by a library of XPath 1.0 over the standard library's parser. Each row is looked at in Python."""
+"""What an XPath finds in a text of XML, by lxml. Each row is looked at in Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
-from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -19,37 +18,53 @@ from evenflow.query.sql.node import InvalidValue, Node, rowwise
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import BOOL, DOUBLE, FLOAT, INT, LONG, NULL, STRING, bounds, name_of, stringy
 
-_EXTERNAL: Final = re.compile(r"<!DOCTYPE[^>\[]*\b(SYSTEM|PUBLIC)\b|<!ENTITY", re.IGNORECASE)
+_OWN_ENTITIES: Final = re.compile(r"<!DOCTYPE[^>\[]*\b(SYSTEM|PUBLIC)\b|<!ENTITY", re.IGNORECASE)
+_TOKEN: Final = re.compile(r"""\s+|"[^"]*"|'[^']*'|\d+\.?\d*|\.\d+|::|//|\.\.|<=|>=|!=|[\w.-]+(?::[\w.*-]+)?|.""", re.DOTALL)
+_OPERATORS: Final = frozenset(["and", "or", "mod", "div", "|", "+", "-", "=", "!=", "<", "<=", ">", ">=", "/", "//"])
+_BEFORE_A_STEP: Final = _OPERATORS | {"@", "::", "(", "[", ","}
 Find = Callable[[Any], Any]
+
+
+def from_the_document(text: str) -> str:
+    """The path with `$document` in front of each part that begins at the document: with lxml a path begins at the root element."""
+    made, before, operator = list[str](), "", True
+    for token in _TOKEN.findall(text):
+        if token.isspace():
+            made.append(token)
+            continue
+        if token in ("/", "//") and operator:
+            made.append("$document")
+        made.append(token)
+        # A name or a star behind something that ends a step is an operator, as XPath 1.0 says in 3.7.
+        ends_before, before = before not in _BEFORE_A_STEP and before != "", token
+        operator = token in ("(", "[", ",") or (token in _OPERATORS | {"*"} and ends_before and token not in ("/", "//"))
+        operator = operator or token in _OPERATORS - {"and", "or", "mod", "div", "/", "//"}
+    shown = "".join(made)
+    return re.sub(r"\$document/(?![\w.@*/])", "$document", shown)
 
 
 def _selector(text: str, name: str) -> Find:
     """What finds the path in a document."""
-    if find_spec("elementpath") is None:
-        raise ExpressionError(f"{name} needs the package elementpath, here and on the executors: pip install 'evenflow[xml]'")
-    from elementpath import ElementPathError, XPath1Parser, XPathContext
+    if find_spec("lxml") is None:
+        raise ExpressionError(f"{name} needs the package lxml, here and on the executors: pip install 'evenflow[xml]'")
+    from lxml import etree
 
     try:
-        token = XPath1Parser().parse(text)
-    except (ElementPathError, ValueError) as error:
+        path = etree.XPath(from_the_document(text))
+    except etree.XPathError as error:
         raise ExpressionError(f"{name}: {text!r} is no path of XPath 1.0: {error}") from None
 
-    def find(document: Any) -> Any:
+    def find(given: str) -> Any:
+        if _OWN_ENTITIES.search(given):
+            raise InvalidValue("a text of XML with entities of its own is not read")
+        document = etree.Element("document")
         try:
-            return token.get_results(XPathContext(document))
-        except (ElementPathError, ValueError, TypeError) as error:
-            raise InvalidValue(f"{name}: the path {text!r} cannot be looked for: {error}") from None
+            document.append(etree.fromstring(given.encode(), etree.XMLParser(resolve_entities=False, no_network=True)))
+            return path(document, document=[document])
+        except (etree.LxmlError, ValueError) as error:
+            raise InvalidValue(f"{name}: {text!r} finds nothing in {given[:100]!r}: {error}") from None
 
     return find
-
-
-def _document(text: str) -> Any:
-    if _EXTERNAL.search(text):
-        raise InvalidValue("a text of XML with entities of its own is not read")
-    try:
-        return ElementTree.ElementTree(ElementTree.fromstring(text))
-    except (ElementTree.ParseError, ValueError) as error:
-        raise InvalidValue(f"{text[:100]!r} is no XML: {error}") from None
 
 
 def _call(name: str, around: str, type_: pa.DataType, make: Callable[[Any], Any], a: Node, path: Node) -> Node:
@@ -63,35 +78,52 @@ def _call(name: str, around: str, type_: pa.DataType, make: Callable[[Any], Any]
     find = _selector(around.format(text), name)
 
     def one(given: str) -> Any:
-        return make(find(_document(given))) if given else None
+        return make(find(given)) if given else None
 
     return rowwise(one, type_, cast(a, STRING), raises=True)
 
 
 def _values(found: Any) -> list[str | None]:
-    """Texts and attributes have a value, elements have none."""
+    """Texts and attributes have a value, comments too, elements have none."""
     if not isinstance(found, list):
         raise InvalidValue("the path finds one value and no nodes; use xpath_string")
-    return [each if isinstance(each, str) else None for each in found]
+    return [each if isinstance(each, str) else each.text if callable(each.tag) else None for each in found]
 
 
 def _whole(type_: pa.DataType, found: Any) -> int:
     """As Java makes an int or a long of a double, and a short of an int."""
-    number = float(found)
+    number = _number(found)
     low, high = bounds(LONG if type_ == LONG else INT)
     whole = 0 if math.isnan(number) else low if number < low else high if number > high else int(number)
     return whole if type_ != pa.int16() else (whole + 32768) % 65536 - 32768
 
 
+_NUMBER: Final = re.compile(r"[ \t\r\n]*-?(\d+(\.\d*)?|\.\d+)[ \t\r\n]*", re.ASCII)
+
+
+def _number(found: Any) -> float:
+    """What is found as a number: of nodes that of the first one's text. Without an exponent, which the library would take."""
+    if isinstance(found, list):
+        first = found[0] if found else ""
+        found = first if isinstance(first, str) else "".join(first.itertext())
+    if isinstance(found, str):
+        return float(found) if _NUMBER.fullmatch(found) else math.nan
+    return float(found)
+
+
+def _holds(found: Any) -> bool:
+    return bool(found) and found == found
+
+
 _KINDS: Final[dict[str, tuple[str, pa.DataType, Callable[[Any], Any]]]] = {
     "xpath": ("{}", pa.list_(STRING), _values),
-    "xpath_boolean": ("boolean({})", BOOL, bool),
-    "xpath_double": ("number({})", DOUBLE, float),
-    "xpath_number": ("number({})", DOUBLE, float),
-    "xpath_float": ("number({})", FLOAT, lambda found: float(np.float32(found))),
-    "xpath_long": ("number({})", LONG, partial(_whole, LONG)),
-    "xpath_int": ("number({})", INT, partial(_whole, INT)),
-    "xpath_short": ("number({})", pa.int16(), partial(_whole, pa.int16())),
+    "xpath_boolean": ("{}", BOOL, _holds),
+    "xpath_double": ("{}", DOUBLE, _number),
+    "xpath_number": ("{}", DOUBLE, _number),
+    "xpath_float": ("{}", FLOAT, lambda found: float(np.float32(_number(found)))),
+    "xpath_long": ("{}", LONG, partial(_whole, LONG)),
+    "xpath_int": ("{}", INT, partial(_whole, INT)),
+    "xpath_short": ("{}", pa.int16(), partial(_whole, pa.int16())),
     "xpath_string": ("string({})", STRING, str),
 }
 FUNCTIONS: Final = {name: Signature(partial(_call, name, *kind), 2, 2) for name, kind in _KINDS.items()}
