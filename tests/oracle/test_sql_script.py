@@ -260,7 +260,7 @@ ASKED = {
         "SELECT window.start AS s, window.end AS e, count(*) AS c FROM t GROUP BY window(ts, '10 seconds', '4 seconds', '-3 seconds')"
     ),
     "windows of rows": Asked(
-        """SELECT k, n, window(ts, '10 seconds', '10 seconds', '-1 second').start AS s, window(ts, '4 seconds') AS w FROM t
+        """SELECT k, n, window(ts, '10 seconds', '10 seconds', '-1 second').start AS s, n + 1 AS m FROM t
            WHERE window(ts, '1 minute').end > TIMESTAMP_NTZ '2023-01-01 00:00:00' AND n > 5"""
     ),
     "sliding windows of rows": Asked(

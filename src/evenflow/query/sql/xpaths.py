@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from decimal import Decimal
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Final
@@ -67,15 +68,15 @@ def _selector(text: str, name: str) -> Find:
     return find
 
 
-def _call(name: str, around: str, type_: pa.DataType, make: Callable[[Any], Any], a: Node, path: Node) -> Node:
-    """around: the function of XPath that makes one value of what is found."""
+def _call(name: str, type_: pa.DataType, make: Callable[[Any], Any], a: Node, path: Node) -> Node:
+    """make: the value of what is found, a list of nodes, a text, a number or a boolean."""
     for node in (a, path):
         if not stringy(node.type) and node.type != NULL:
             raise TypeMismatch(f"{name} needs strings, but {node.text} is {name_of(node.type)}")
     text = constant_of(path, f"the path of {name}")
     if not text:
         return cast(Node(NULL, lambda batch: pa.scalar(None), pa.scalar(None)), type_)
-    find = _selector(around.format(text), name)
+    find = _selector(str(text), name)
 
     def one(given: str) -> Any:
         return make(find(given)) if given else None
@@ -104,26 +105,37 @@ _NUMBER: Final = re.compile(r"[ \t\r\n]*-?(\d+(\.\d*)?|\.\d+)[ \t\r\n]*", re.ASC
 def _number(found: Any) -> float:
     """What is found as a number: of nodes that of the first one's text. Without an exponent, which the library would take."""
     if isinstance(found, list):
-        first = found[0] if found else ""
-        found = first if isinstance(first, str) else "".join(first.itertext())
+        found = _text(found)
     if isinstance(found, str):
         return float(found) if _NUMBER.fullmatch(found) else math.nan
     return float(found)
+
+
+def _text(found: Any) -> str:
+    """What is found as a text: of nodes that of the first one."""
+    if isinstance(found, list):
+        first = found[0] if found else ""
+        return str(first) if isinstance(first, str) else "".join(first.itertext())
+    if isinstance(found, bool | str):
+        return str(found).lower() if isinstance(found, bool) else str(found)
+    if found - found != 0:
+        return "NaN" if found != found else "Infinity" if found > 0 else "-Infinity"
+    return f"{found:.0f}" if found == int(found) else f"{Decimal(repr(found)):f}"
 
 
 def _holds(found: Any) -> bool:
     return bool(found) and found == found
 
 
-_KINDS: Final[dict[str, tuple[str, pa.DataType, Callable[[Any], Any]]]] = {
-    "xpath": ("{}", pa.list_(STRING), _values),
-    "xpath_boolean": ("{}", BOOL, _holds),
-    "xpath_double": ("{}", DOUBLE, _number),
-    "xpath_number": ("{}", DOUBLE, _number),
-    "xpath_float": ("{}", FLOAT, lambda found: float(np.float32(_number(found)))),
-    "xpath_long": ("{}", LONG, partial(_whole, LONG)),
-    "xpath_int": ("{}", INT, partial(_whole, INT)),
-    "xpath_short": ("{}", pa.int16(), partial(_whole, pa.int16())),
-    "xpath_string": ("string({})", STRING, str),
+_KINDS: Final[dict[str, tuple[pa.DataType, Callable[[Any], Any]]]] = {
+    "xpath": (pa.list_(STRING), _values),
+    "xpath_boolean": (BOOL, _holds),
+    "xpath_double": (DOUBLE, _number),
+    "xpath_number": (DOUBLE, _number),
+    "xpath_float": (FLOAT, lambda found: float(np.float32(_number(found)))),
+    "xpath_long": (LONG, partial(_whole, LONG)),
+    "xpath_int": (INT, partial(_whole, INT)),
+    "xpath_short": (pa.int16(), partial(_whole, pa.int16())),
+    "xpath_string": (STRING, _text),
 }
 FUNCTIONS: Final = {name: Signature(partial(_call, name, *kind), 2, 2) for name, kind in _KINDS.items()}
