@@ -148,6 +148,7 @@ def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str) ->
         from evenflow.world.spark.net.framing import CONTROL
         from evenflow.world.spark.net.listener import Listener, open_port
         from evenflow.world.spark.net.reactor import Reactor
+        from evenflow.world.spark.net.wire import decode_release
     except ImportError:
         from evenflow.operator.kernels import warm  # type: ignore[no-redef,import-not-found]
         from evenflow.query.placement import first_membership, first_plan  # type: ignore[no-redef,import-not-found]
@@ -155,10 +156,10 @@ def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str) ->
         from evenflow.world.spark.listener import Listener, open_port  # type: ignore[no-redef,import-not-found]
         from evenflow.world.spark.program import pack  # type: ignore[no-redef,import-not-found]
         from evenflow.world.spark.reactor import Reactor  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.wire import CONTROL  # type: ignore[no-redef,attr-defined]
+        from evenflow.world.spark.wire import CONTROL, decode_release  # type: ignore[no-redef,attr-defined]
 
         from evenflow.world.spark import control  # type: ignore[no-redef,attr-defined]
-    from evenflow.site.events import Started
+    from evenflow.site.events import SinkCommitted, Started
     from evenflow.site.options import FlowOptions
     from evenflow.world.binding import bind_run
 
@@ -178,7 +179,9 @@ def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str) ->
     read = getattr(control, "from_site", None) or control.decode  # type: ignore[attr-defined]
 
     def heard(index: int, kind: int, body: Any) -> None:
-        if kind != CONTROL:
+        if kind != CONTROL:  # A finished epoch: its sink has stored it.
+            _, segment, epoch, *_ = decode_release(body)
+            say(control.Deliver(1, SinkCommitted(segment, epoch)))
             return
         message = read(body)
         if isinstance(message, control.PartReady):

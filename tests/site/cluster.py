@@ -72,7 +72,7 @@ class Cluster:
 
     sourced: rows by source partition, for whoever opens it. opened: (site, how) it was. paused: (site, segment) whose works
     only end when `finish` says so. released: (epoch, rows) by site. shuffle:
-    draws which message is delivered next; without it the oldest one is.
+    draws which message is delivered next, and whether others come along with it; without it the oldest one is.
     """
 
     def __init__(
@@ -151,6 +151,9 @@ class Cluster:
         ready = [link for link, sections in self.links.items() if sections]
         if ready:
             sender, site = self.shuffle.choice(ready) if self.shuffle else ready[0]
+            if self.shuffle and self.shuffle.random() < 0.5:  # One wake-up brings several, and what follows is looked at once.
+                for peer, _ in [(peer, here) for peer, here in ready if here == site and peer != sender]:
+                    self.parts[site].take(Heard(peer, self.links[peer, site].pop(0)), self.now_us)
             self.give(site, Heard(sender, self.links[sender, site].pop(0)))
             return True
         due = [key for key in self._timers if key[1] != "heartbeat" and key[0] in self.parts]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,8 @@ import pyarrow as pa
 from evenflow.exchange.routing import Pieces
 from evenflow.exchange.section import Bundle, Mark, Resume
 from evenflow.stream.ids import FeedNumber, PlanNumber, SiteId
+
+NO_PLAN: Final = -1
 
 
 @dataclass(slots=True)
@@ -39,7 +42,7 @@ class Asked:
     """What a consumer site has asked for (Resume), and how far it has been sent.
 
     next: the epoch that it gets next. ready: it has got one, so what it asks for is here. whole: all producer partitions in `all_of` are
-    wanted.
+    wanted. _plan: by which it asks for all of one group and nothing else, `_group`.
     """
 
     site: SiteId
@@ -48,6 +51,8 @@ class Asked:
     ready: bool = False
     all_of: tuple[int, ...] = ()
     whole: bool = False
+    _plan: int = NO_PLAN
+    _group: int = 0
     _slices: dict[int, tuple[list[int], list[int]]] = field(default_factory=dict)
 
     def rows_of(self, pieces: Pieces) -> Iterator[pa.RecordBatch]:
@@ -60,6 +65,7 @@ class Asked:
         if pieces.partitions is not self.all_of:
             self.all_of, self.whole = pieces.partitions, set(pieces.partitions) <= set(self.resume.producers)
         entire, partly = slices
+        self._plan, self._group = (pieces.split.plan, entire[0]) if len(entire) == 1 and not partly else (NO_PLAN, 0)
         for group in entire:
             start, end = pieces.bounds[group], pieces.bounds[group + 1]
             if end > start:
@@ -85,6 +91,12 @@ class Asked:
         made: list[Bundle] = []
         for pieces in kept.pieces:
             if pieces.rows is None:
+                continue
+            if pieces.split.plan == self._plan and pieces.partitions is self.all_of and self.whole:
+                start, end = pieces.bounds[self._group], pieces.bounds[self._group + 1]
+                if end > start:
+                    rows, size = pieces.rows.slice(start, end - start), pieces.bytes * (end - start) // pieces.rows.num_rows
+                    made.append(Bundle(self.resume.feed, stream, kept.epoch, kept.plan, rows, size))
                 continue
             for rows in self.rows_of(pieces):
                 size = pieces.bytes * rows.num_rows // max(1, pieces.rows.num_rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -177,7 +178,7 @@ class Router:
             whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
             return Pieces(split, whole, (0, rows.count), partitions, owner, self.size_of(whole))
         order, counts = scatter(split.group_of[partition], count)
-        bounds = (0, *np.cumsum(counts).tolist())
+        bounds = (0, *accumulate(counts.tolist()))
         whole = pa.RecordBatch.from_arrays([taken(column, order) for column in columns], schema=self.schema)
         return Pieces(split, whole, bounds, partitions, None if owner is None else owner[order], self.size_of(whole))
 

@@ -40,6 +40,9 @@ def is_word(kind: pa.DataType) -> bool:
 
 def frozen(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """A read-only, contiguous view: the one form of input that kernels are compiled for."""
+    flags = array.flags
+    if flags.c_contiguous and not flags.writeable:
+        return array
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view

@@ -30,4 +30,5 @@ def counted(partitions: npt.NDArray[np.int32]) -> tuple[tuple[int, int], ...]:
     if not partitions.size:
         return ()
     rows = np.bincount(partitions)
-    return tuple((p, int(rows[p])) for p in np.flatnonzero(rows).tolist())
+    found = rows.nonzero()[0]
+    return tuple(zip(found.tolist(), rows[found].tolist(), strict=True))

@@ -203,7 +203,7 @@ class Cohort:
 
     def late_rows(self) -> Counter[int]:
         """Rows that came too late, by step."""
-        return self.hosted.facts.late_rows + (self.turns.late_rows() if self.turns is not None else Counter())
+        return self.hosted.facts.late_rows if self.turns is None else self.hosted.facts.late_rows + self.turns.late_rows()
 
     def partition_bytes(self, partitions: tuple[int, ...]) -> npt.NDArray[np.int64]:
         """int64 (p,): about how many bytes of state each of these partitions has, in memory or on disk."""

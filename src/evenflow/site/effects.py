@@ -209,8 +209,6 @@ class Effects(Fittings):
         for settled in section.settled:
             if self.leading.hear_settled(peer, settled):
                 self._may_begin = self._may_close = True
-        if section.marks:
-            self.acknowledging.note_received()
         self._stirred = self._stirred or self.housing.joining
 
     def hold_section(self, event: Heard) -> None:
@@ -427,7 +425,6 @@ class Effects(Fittings):
                 self.feeding.produced(stream, cohort.retained[stream], kept)
             else:
                 cohort.retained[stream].keep(kept)
-        self.acknowledging.note_received()
 
     def _take_mark(self, mark: Mark) -> None:
         if mark.stream != CLOSES and self.feeding.mark(mark):

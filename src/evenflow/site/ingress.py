@@ -289,10 +289,13 @@ class Ingress:
         queue = self.queues.get(key)
         if queue is None or queue.ended:
             return 0
-        limit, cut = self.options.epoch_rows, self._next_cut(key)
+        limit = self.options.epoch_rows
         room = queue.room(limit)
-        if room or cut is None:
+        if room:
             return room
+        cut = self._next_cut(key)
+        if cut is None:
+            return 0
         try:
             return limit if queue.rows_before(cut.taken, self._logs[key].taken) is None else 0
         except LookupError:

@@ -60,6 +60,7 @@ class SiteMachine(Effects):
 
     def look(self) -> list[Action]:
         """What follows from all that was taken since the last look. Returns actions in the order in which they must be carried out."""
+        self.acknowledging.note_received()
         if self._stirred or self._may_close or self._may_begin or self._came_further:
             everything = self._stirred or not self._ordinary
             news = self._may_close, self._may_begin, self._came_further

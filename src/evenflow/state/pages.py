@@ -36,7 +36,7 @@ from evenflow.stream.arrays import Objects
 NO_OPS: Final = np.empty((0, 4), np.int64)
 NO_VALUES: Final = np.empty((0, 0), np.int64)
 NO_NULLS: Final = np.empty((0, 0), np.uint8)
-NO_EXTRA: Final = np.empty(0, np.int64)
+NO_EXTRA: Final = frozen(np.empty(0, np.int64))
 RETIRED: Final = -2
 """Owner of a page whose rows are gone for everybody, but not out of the index yet."""
 PIECE_PAGES: Final = 16

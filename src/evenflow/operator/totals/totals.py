@@ -185,7 +185,7 @@ class Totals:
             return None
         parts, (counted, at) = self._parts[call.name], where
         main = parts[-1]
-        empty = words[counted] == 0 if len(parts) == 2 and not words[counted].all() else None
+        empty = words[counted] == 0 if len(parts) == 2 and np.count_nonzero(words[counted]) < words.shape[1] else None
         match main.kind:
             case "rows" | "count":
                 return arrow_of(words[at], pa.int64())

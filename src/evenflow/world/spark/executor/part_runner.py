@@ -371,15 +371,24 @@ class PartRunner:
 
     # ------------------------------------------------------------ the end
 
+    def stands(self) -> tuple[int, ...] | None:
+        """How far the part is; None while anything is under way. If it is the same twice, there is nothing new to report."""
+        part = self.part
+        waits = any(queue.waiting for queue in part.ingress.queues.values())
+        if not self.broken and (waits or part.epochs_in_flight or self._works or self._beside):
+            return None
+        return part.closed, part.finished, part.view.plan.number, part.view.membership.number, part.counters.rows_in, part.counters.rows_out
+
     def report(self) -> PartReport:
         part, latencies = self.part, self.latencies.take()
         counters, now_s = part.counters, time.monotonic()
         for fact in self._overdue.look(None if self._user is None else self._user.running(), now_s):
             self._world.tell(self.run, fact)
+        late = part.late_by_box()
         return PartReport(
-            counters.rows_in, counters.rows_out, part.late_rows(), counters.rows_failed, part.closed, part.finished,
+            counters.rows_in, counters.rows_out, sum([rows for _, _, rows in late]), counters.rows_failed, part.closed, part.finished,
             part.epochs_in_flight, part.state_bytes(), part.buffered_bytes, counters.sections_out, self._window(latencies), latencies,
-            self._overdue.slow(now_s), self._reading.behind(), tuple(counters.taken.items()), part.waiting(), part.late_by_box(),
+            self._overdue.slow(now_s), self._reading.behind(), tuple(counters.taken.items()), part.waiting(), late,
             part.failed_rows(),
         )  # fmt: skip
 

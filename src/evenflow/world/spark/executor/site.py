@@ -42,6 +42,7 @@ from evenflow.stream.ids import CopyNumber, SiteId
 from evenflow.world.spark.executor.guests import Guests
 from evenflow.world.spark.executor.links import Links
 from evenflow.world.spark.executor.part_runner import PartRunner
+from evenflow.world.spark.executor.quiet import Quiet
 from evenflow.world.spark.executor.sampled import Sampled
 from evenflow.world.spark.executor.shipping import Shipper
 from evenflow.world.spark.executor.user_thread import UserThread
@@ -109,6 +110,7 @@ class Site:
         self._heard_driver_s = time.monotonic()
         self._reports = self._collections = 0
         self._pss_bytes = 0
+        self._quiet = Quiet()
         self.listener = Listener(port, self.reactor, secret, self._welcome)
         self.links = Links(
             you.index,
@@ -474,7 +476,8 @@ class Site:
     # ------------------------------------------------------------ upkeep
 
     def _report(self) -> None:
-        self._send(self._measure(self.parts))
+        if self._warnings.waiting or not self._quiet.holds([part.stands() for part in self.parts.values()]):
+            self._send(self._measure(self.parts))
         self.reactor.call_later(REPORT_S, self._report)
 
     def _measure(self, parts: dict[int, PartRunner]) -> control.Report:

@@ -49,6 +49,11 @@ class Warnings(logging.Handler):
         shown = told if len(told) <= LONGEST else f"{told[: LONGEST - 1]}…"
         self._lines.append(Warned(int(record.created * 1e6), record.levelname, record.name, shown))
 
+    @property
+    def waiting(self) -> bool:
+        """There are some to be told."""
+        return bool(self._lines)
+
     def _is_alone(self, name: str) -> bool:
         """Whether nobody else is told of what this logger says."""
         logger: logging.Logger | None = logging.getLogger(name)
