@@ -59,8 +59,10 @@ def test_memory_is_judged_by_the_rate_and_by_when_it_is_back(tmp_path: Path) -> 
     assert found.measured["share_none"] == pytest.approx(0.05) and found.measured["share_memory"] == pytest.approx(1.0)
     assert found.measured["back_s_evenflow"] == pytest.approx(2.0) and found.measured["latency_none_by_evenflow"] == pytest.approx(1000)
     half = int(memory.QUICK.machine.mb / 2 * BYTES_PER_MB)
-    assert [world.memory for world in made] == [{memory.VICTIM: half}] * 3
-    assert [world.deployment.policy for world in made] == ["none", "memory", "evenflow"]
+    assert [world.memory for world in made] == [{memory.VICTIM: half}] * 4
+    assert [world.deployment.policy for world in made] == ["none", "memory", "memory", "evenflow"]
+    asked = [world.deployment.parameters for world in made]
+    assert asked[1] == FLUX_2002 and asked[2] == replace(FLUX_2002, relief_us=pressure.WAITS_US) and asked[0] is asked[3] is None
     draw(found.chart, tmp_path / "memory.svg")
 
 
@@ -69,7 +71,10 @@ def test_memory_misses_what_it_should() -> None:
         return 100 if since_us is None else 50
 
     found = memory.measure(QUICK, worlds(stays)[1])
-    assert missed(found) == {"share_memory", "share_evenflow", "back_s_evenflow", "relieved_s_evenflow", "latency_none_by_evenflow"}
+    assert missed(found) == {
+        "share_memory", "share_memory_waits", "back_s_memory_waits", "share_evenflow", "back_s_evenflow", "relieved_s_evenflow",
+        "latency_none_by_evenflow",
+    }  # fmt: skip
 
 
 SLOWER = {f"rate_{load}_hybrid_by_best_single" for load in hybrid.LOADS}

@@ -133,7 +133,7 @@ def usefulness(out: Delivered) -> float:
 
 
 def loss(share: float) -> float:
-    return float(np.interp(share, *zip(*LOSS, strict=True)))
+    return float(np.interp(share, [at for at, _ in LOSS], [worth for _, worth in LOSS]))
 
 
 def best(load: float) -> float:

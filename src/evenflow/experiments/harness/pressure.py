@@ -33,6 +33,9 @@ BYTES_PER_MB: Final = 1_000_000 / SCALE
 DISK_MB_PER_S: Final = 20.0
 LINK_MBIT_PER_S: Final = 250.0
 INGRESS: Final = 16
+WAITS: Final = "_waits"
+WAITS_US: Final = 60_000_000
+"""So long a site that lacks memory waits for moves of such a variant: as long as one partition a round takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +97,17 @@ class Pressed:
     mb: float
 
 
-def variants(set_up: SetUp, machine: Machine, *policies: str) -> tuple[Variant, ...]:
-    """One for each name: the papers' policies with the papers' parameters, Evenflow's with its own."""
+def variants(set_up: SetUp, machine: Machine, *names: str) -> tuple[Variant, ...]:
+    """One for each name: the papers' policies with the papers' parameters, Evenflow's with its own. With `WAITS` behind its name a policy
+    of the papers' has time for its moves before a site writes."""
     labels = {"none": "nothing moves", "evenflow": "Evenflow's policy", "utilization": "the load balancing of Flux 2002"}
-    return tuple(
-        Variant(
-            name,
-            labels.get(name, f"the {name} policy of Flux 2002"),
-            name,
-            set_up.sites * machine.partitions,
-            None if name in ("none", "evenflow") else FLUX_2002,
-        )
-        for name in policies
-    )
+    found = []
+    for name in names:
+        policy = name.removesuffix(WAITS)
+        parameters = None if policy in ("none", "evenflow") else FLUX_2002 if policy == name else replace(FLUX_2002, relief_us=WAITS_US)
+        label = labels.get(policy, f"the {policy} policy of Flux 2002") + ("" if policy == name else ", moves before the disk")
+        found.append(Variant(name, label, policy, set_up.sites * machine.partitions, parameters))
+    return tuple(found)
 
 
 def run(

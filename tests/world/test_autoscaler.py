@@ -1,0 +1,102 @@
+"""What an engine does about the number of sites that is wanted, where executors cannot be had, or are given back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evenflow.errors import ClusterError, OperationRefused
+from evenflow.policy.scaling import Bounds, Times, Wanted
+from evenflow.world.spark.driver import scaling
+from evenflow.world.spark.driver.scaling import AGAIN_S, Autoscaler
+
+
+@dataclass
+class Cluster:
+    """room: executors that can be had, `there` of which have come. told: events of the run."""
+
+    room: int
+    there: int
+    given_back: list[str] = field(default_factory=list)
+    added: list[int] = field(default_factory=list)
+    told: list[tuple[str, str]] = field(default_factory=list)
+    gone: list[Any] = field(default_factory=list)
+    now_s: float = 1000.0
+    refuses: bool = False
+
+    def executors(self, context: Any) -> list[Any]:
+        return [SimpleNamespace(id=str(number)) for number in range(self.there)]
+
+    def find_room(self, context: Any, wanted: int, *, ask: bool) -> None:
+        assert ask
+        self.there = min(wanted, self.room)
+        if wanted > self.room:
+            raise ClusterError(f"{wanted} sites need {wanted} executors, and there are {self.room}")
+
+    def add(self, count: int, timeout_s: float, *, ask: bool) -> None:
+        if self.refuses:
+            raise OperationRefused("the engine is draining site 1: wait until that is over")
+        self.added.append(count)
+
+    def drain(self, sites: Any, timeout_s: float) -> list[Any]:
+        return self.gone
+
+    def record(self, kind: Any, text: str, **details: Any) -> None:
+        self.told.append((str(kind), text))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    found = Cluster(room=4, there=2)
+    monkeypatch.setattr(scaling, "executors", found.executors)
+    monkeypatch.setattr(scaling, "find_room", found.find_room)
+    monkeypatch.setattr(scaling, "give_back", lambda context, executor: found.given_back.append(executor))
+    monkeypatch.setattr(scaling.time, "monotonic", lambda: found.now_s)
+    return found
+
+
+def scaler(cluster: Cluster) -> Autoscaler:
+    over = SimpleNamespace(is_set=lambda: False)
+    run = SimpleNamespace(over=over, record=cluster.record)
+    coordinator = SimpleNamespace(fleet=SimpleNamespace(sites={0: 1, 1: 1}), runs={1: run})
+    engine = SimpleNamespace(spark=SimpleNamespace(sparkContext=None), spares=0, sites_now=(0, 1))
+    operations = SimpleNamespace(add=cluster.add, drain=cluster.drain, least=lambda count: (1,))
+    return Autoscaler(engine, operations, coordinator, Bounds(1, 8), Times(), 60.0)  # type: ignore[arg-type]
+
+
+def test_as_many_come_as_there_is_room_for_and_the_rest_is_said_once(cluster: Cluster) -> None:
+    autoscaler = scaler(cluster)
+    autoscaler._more(Wanted(6), 2)
+    assert cluster.added == [2]
+    assert [kind for kind, _ in cluster.told] == ["scaling_waits"] and "6 sites are wanted" in cluster.told[0][1]
+    autoscaler._more(Wanted(6), 4)
+    assert cluster.added == [2], "nobody asks again at once"
+    cluster.now_s += AGAIN_S + 1
+    autoscaler._more(Wanted(6), 4)
+    assert cluster.added == [2] and len(cluster.told) == 1, "it is said once"
+    cluster.now_s, cluster.room = cluster.now_s + AGAIN_S + 1, 8
+    autoscaler._more(Wanted(6), 4)
+    assert cluster.added == [2, 2] and len(cluster.told) == 1
+    cluster.room = 4
+    autoscaler._more(Wanted(8), 6)
+    assert len(cluster.told) == 2, "it is said again after there was room"
+
+
+def test_who_is_refused_asks_again_at_the_next_look(cluster: Cluster) -> None:
+    autoscaler, cluster.refuses = scaler(cluster), True
+    with pytest.raises(OperationRefused):
+        autoscaler._more(Wanted(4), 2)
+    cluster.refuses = False
+    autoscaler._more(Wanted(4), 2)
+    assert cluster.added == [2] and cluster.told == []
+
+
+def test_only_what_was_asked_for_is_given_back(cluster: Cluster) -> None:
+    """Executors that were there when the engine began are the user's."""
+    autoscaler = scaler(cluster)
+    cluster.gone = [SimpleNamespace(executor="1"), SimpleNamespace(executor="7")]
+    autoscaler._fewer()
+    assert cluster.given_back == ["7"]
