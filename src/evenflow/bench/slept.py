@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -51,5 +52,5 @@ def late_s(seen: Delivered, from_s: float, to_s: float, most_ms: float, width_s:
 
 
 def of_report(**found: Any) -> dict[str, Any]:
-    """Numbers with four digits behind the point."""
-    return {name: round(value, 4) if isinstance(value, float) else value for name, value in found.items()}
+    """Numbers with four digits behind the point; None for what could not be measured."""
+    return {name: (None if math.isnan(value) else round(value, 4)) if isinstance(value, float) else value for name, value in found.items()}

@@ -1,0 +1,55 @@
+"""What is told of an overload that did not take place."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from evenflow.bench.delivered import Delivered
+from evenflow.bench.events import BEGIN_US, VaryingEvents
+from evenflow.bench.overload import best, loss, usefulness
+from evenflow.bench.slept import late_s, of_report
+
+
+def out(at_s: list[float], age_ms: list[float]) -> Delivered:
+    return Delivered(np.array(at_s), np.array(age_ms), np.ones(len(at_s)))
+
+
+def test_how_long_answers_were_late() -> None:
+    at = [float(x) for x in np.arange(0, 10, 0.1)]
+    ages = [500.0 if 3 <= x < 4.6 else 10.0 for x in at]
+    assert late_s(out(at, ages), 2.0, 9.0, 250.0) == pytest.approx(2.75)
+    assert late_s(out(at, [10.0] * len(at)), 2.0, 9.0, 250.0) == 0.0
+    assert late_s(out(at[:50], [10.0] * 50), 2.0, 9.0, 250.0) == pytest.approx(7.0), "nothing comes any more: that is late"
+
+
+def test_the_best_choice_fills_the_steepest_pieces_first() -> None:
+    """Of two outputs of weights 1 and 0.2 the dear one comes first, but for the cheap one's steep start."""
+    assert best(0.5) == best(1.0) == pytest.approx(1.2)
+    assert best(2.0) == pytest.approx(1.0), "all of the dear one is as much as fits"
+    shares = np.linspace(0, 1, 401)
+    for load in (1.5, 3.0, 5.0, 8.0):
+        every = [loss(mine) + 0.2 * loss(2 / load - mine) for mine in shares if 0 <= 2 / load - mine <= 1]
+        assert best(load) == pytest.approx(max(every), abs=2e-3)
+
+
+def test_what_is_late_is_worth_less() -> None:
+    assert usefulness(out([1.0, 1.0], [100.0, 625.0])) == pytest.approx(0.75)
+    assert usefulness(out([], [])) == 0.0
+
+
+def test_what_could_not_be_measured_is_nothing() -> None:
+    assert of_report(a=math.nan, b=1.23456, c=3, d=None) == {"a": None, "b": 1.2346, "c": 3, "d": None}
+
+
+def test_rows_whose_rate_changes_are_due_when_they_say() -> None:
+    """Goal: how many are due and when each is due agree, over a rise, a fall and a rate that divides no second."""
+    source = VaryingEvents(1, 1 << 40, 10, count=1, steps=((0, 7), (2_000_000, 1000), (2_500_000, 3)))
+    numbers = np.arange(source.due(BEGIN_US + 6_000_000))
+    due_us = source.since_us(numbers)
+    assert (np.diff(due_us) > 0).all() and len(numbers) == 14 + 500 + 10 + 1
+    for number, us in zip(numbers, due_us, strict=True):
+        assert source.due(BEGIN_US + int(us)) == number + 1
+        assert source.due(BEGIN_US + int(us) - 1) == number
