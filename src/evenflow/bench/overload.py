@@ -35,6 +35,8 @@ LOSS: Final = ((0.0, 0.0), (0.25, 0.5), (1.0, 1.0))
 """What a share delivered is worth if nobody says otherwise."""
 LEAD_S: Final = 2.0
 LEVELS: Final = 400
+RIVAL_S: Final = 12.0
+"""The first micro-batch of Structured Streaming takes seconds: it runs for so long at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ def beside(spark: SparkSession, load: float, setting: Setting, say: Callable[[st
         watched = aged.observe("ages", functions.expr("count(*)").alias("n"), quantiles)
         running = watched.writeStream.format("noop").option("checkpointLocation", scratch).start()
         try:
-            running.awaitTermination(math.ceil(setting.warm_s + setting.seconds))
+            running.awaitTermination(math.ceil(setting.warm_s + max(setting.seconds, RIVAL_S)))
             if not running.isActive:
                 raise ClusterError(f"Structured Streaming ended before its time: {running.exception()}")
             progress = [as_dict(each) for each in running.recentProgress[1:] or running.recentProgress]
