@@ -10,12 +10,12 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import QosError, QueryError
-from evenflow.plan.layout import Shed
+from evenflow.plan.layout import Shed, Windows
 from evenflow.query.export import to_python
 from evenflow.query.lineage import value_of
 from evenflow.query.planner import layout
 from evenflow.query.qos import DEFAULT_LOSS, Qos
-from evenflow.query.units import Unit, sheds, unit_of, units, units_text
+from evenflow.query.units import Unit, gates, sheds, unit_of, units, units_text
 
 ORDERS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string()), ("item", pa.int64()), ("amount", pa.float64())])
 WORTH = ef.qos()
@@ -376,3 +376,48 @@ def test_what_an_engine_may_leave_out_of_a_source() -> None:
     assert shedding_of(latency=False) == Shed(("first", "second"), 2_000_000)
     valued = shedding_of(("price", [(0, 0.1), (1000, 1)]))
     assert isinstance(valued, Shed) and valued.column == "price" and len(valued.classes) == 8
+
+
+# ------------------------------------------------ windows that stay whole
+
+IN_TIME = ef.qos(latency=[("250 ms", 1), ("1 s", 0)])
+
+
+def counts(stream: Any, *keys: str) -> None:
+    stream.group_by(*keys).window("1 minute").agg(n="count(*)").name("counts").to(ef.sinks.discard(), qos=IN_TIME, name="out")
+
+
+def test_windows_are_left_out_whole_and_held_back_where_they_are_made() -> None:
+    """Goal: where rows enter and at the gate the same is hashed. Method: columns have other names between them."""
+    flow = ef.Dataflow("f")
+    stream = orders(flow).where("item > 3").select("ts", "user as who", "item % 7 as kind")
+    counts(stream, "kind", "who")
+    [(name, shed)] = sheds(flow.network).items()
+    assert name == "orders" and shed.windows == Windows(("user",), "ts", 60_000_000, 60_000_000, 0, 60_000_000)
+    [(box, gate)] = gates(flow.network, {name: shed}).items()
+    assert box == "counts" and gate.columns == ("who",) and gate.windows == shed.windows
+    assert "nothing yet" not in units_text(flow.network)
+
+
+def filtered_first(flow: ef.Dataflow) -> None:
+    counts(
+        flow.source(ef.sources.memory([], schema=ORDERS), name="in").where("item > 3", name="few").with_watermark("ts", "1 second"), "user"
+    )
+
+
+def of_two(flow: ef.Dataflow) -> None:
+    counts(orders(flow, "one").union(orders(flow, "other"), name="both"), "user")
+
+
+def by_session(flow: ef.Dataflow) -> None:
+    stream = orders(flow).group_by("user").session("1 minute").agg(n="count(*)").name("visits")
+    stream.to(ef.sinks.discard(), qos=IN_TIME, name="out")
+
+
+@pytest.mark.parametrize(("draw", "box"), [(filtered_first, "'few'"), (of_two, "'both'"), (by_session, "'visits' has sessions")])
+def test_a_box_that_cannot_take_a_unit_is_named(draw: Any, box: str) -> None:
+    flow = ef.Dataflow("f")
+    draw(flow)
+    assert sheds(flow.network) == {}
+    [*lines] = [line for line in units_text(flow.network).splitlines() if "but nothing yet of" in line]
+    assert lines and all(box in line for line in lines)

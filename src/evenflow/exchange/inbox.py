@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from evenflow.exchange.section import Bundle, Mark
 from evenflow.plan.layout import FROM_COLUMN
+from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK
 from evenflow.stream.ids import FeedNumber, SiteId
 
 
@@ -36,6 +37,8 @@ class _Gathered:
     watermark: int = 2**63 - 1
     stamp: int = 0
     opened: int = 2**63 - 1
+    kept: int = ALL_KEPT
+    newest: int = NO_WATERMARK
     frames: dict[tuple[int, int], list[Bundle]] = field(default_factory=dict)
 
 
@@ -47,6 +50,8 @@ class EpochInput:
     watermark: int
     stamp: int
     opened: int
+    kept: int = ALL_KEPT
+    newest: int = NO_WATERMARK
 
 
 class Inbox:
@@ -100,6 +105,8 @@ class Inbox:
         gathered.watermark = min(gathered.watermark, mark.watermark)
         gathered.stamp = max(gathered.stamp, mark.stamp)
         gathered.opened = min(gathered.opened, mark.opened)
+        gathered.kept = min(gathered.kept, mark.kept)
+        gathered.newest = max(gathered.newest, mark.newest)
         if mark.epoch != self.through + 1 or gathered.producers < self.producers:
             return False
         self.through = mark.epoch
@@ -115,7 +122,7 @@ class Inbox:
         batches = tuple([bundle.rows for key in order for bundle in frames[key]])
         for bundles in frames.values():
             self._forget(bundles)
-        return EpochInput(batches, gathered.watermark, gathered.stamp, gathered.opened)
+        return EpochInput(batches, gathered.watermark, gathered.stamp, gathered.opened, gathered.kept, gathered.newest)
 
     def merge(self, other: Inbox) -> None:
         """Take over what waits for another cohort that has popped as much. Both forget what is incomplete in one of them; assign anew."""

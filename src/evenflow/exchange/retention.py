@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from evenflow.exchange.routing import Pieces
 from evenflow.exchange.section import Bundle, Mark, Resume
+from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK
 from evenflow.stream.ids import FeedNumber, PlanNumber, SiteId
 
 NO_PLAN: Final = -1
@@ -24,7 +25,8 @@ NO_PLAN: Final = -1
 
 @dataclass(slots=True)
 class Kept:
-    """One epoch of one stream. watermark, stamp, opened: see Mark. pieces: from each cohort of partitions here that made some of it."""
+    """One epoch of one stream. watermark, stamp, opened, kept, newest: see Mark. pieces: from each cohort of partitions here that made some
+    of it."""
 
     epoch: int
     plan: PlanNumber
@@ -32,9 +34,11 @@ class Kept:
     stamp: int
     opened: int
     pieces: list[Pieces] = field(default_factory=list)
+    kept: int = ALL_KEPT
+    newest: int = NO_WATERMARK
 
     def mark(self, feed: FeedNumber, stream: int) -> Mark:
-        return Mark(feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened)
+        return Mark(feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened, self.kept, self.newest)
 
 
 @dataclass(slots=True)
@@ -180,4 +184,5 @@ class Retention:
                 kept.pieces.extend(theirs.pieces)
                 kept.watermark = min(kept.watermark, theirs.watermark)
                 kept.stamp, kept.opened = max(kept.stamp, theirs.stamp), min(kept.opened, theirs.opened)
+                kept.kept, kept.newest = min(kept.kept, theirs.kept), max(kept.newest, theirs.newest)
                 self.frame_bytes += sum([pieces.bytes for pieces in theirs.pieces])

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
+from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK
 from evenflow.stream.ids import NO_FEED, FeedNumber, PlanNumber, SiteId, Term
 
 NEVER_US: Final = 2**63 - 1
@@ -24,6 +25,7 @@ class Mark(NamedTuple):
     feed: the receiver's number for what it has asked for (see Resume). plan: number of the plan that governs the epoch. watermark: least
     event-time watermark of the sender's producer partitions at the epoch's end, microseconds. stamp: ingress wall clock at the close
     (E6). opened: ingress wall clock at the first row of the epoch, or `stamp` if it has none; for measuring latency only, never content.
+    kept, newest: see Tick (D4).
     """
 
     feed: FeedNumber
@@ -33,6 +35,8 @@ class Mark(NamedTuple):
     watermark: int
     stamp: int
     opened: int
+    kept: int = ALL_KEPT
+    newest: int = NO_WATERMARK
 
 
 CLOSES: Final = 65_535

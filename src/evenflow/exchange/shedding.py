@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.plan.layout import Shed
+from evenflow.stream.epoch import ALL_KEPT
 from evenflow.stream.worth import CLASSES_MAX
 
-ALL: Final = 2**32
+ALL: Final = ALL_KEPT
 """Kept of a class of which nothing is left out."""
 
 Positions = npt.NDArray[np.int64]

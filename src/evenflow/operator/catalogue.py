@@ -74,6 +74,12 @@ def _process(step: Step, params: dict[str, Any]) -> Operator:
     return GuardedProcess(*arguments, params["dead_letters"], time=params.get("time"))
 
 
+def _gate(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.gate import Gate
+
+    return Gate(step.schema, **params)
+
+
 def _combine(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.totals.combine import Combine
 
@@ -161,6 +167,7 @@ _STEPS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] 
     "watermark": _watermark,
     "order": _order,
     "process": _process,
+    "gate": _gate,
     "combine": _combine,
     "aggregate": _aggregate,
     "join": _join,

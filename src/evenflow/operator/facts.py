@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenflow.operator.operator import Changing, End, Failing, Late, Partitioned, Timed, Timeless
+from evenflow.operator.operator import Changing, End, Failing, Gated, Late, Partitioned, Timed, Timeless
 from evenflow.operator.tabled import Tabled
+from evenflow.plan.layout import Windows
+from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK, Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Facts:
     """By step: the operator that goes on without the rows on which it raises; None where it does not."""
     ends: tuple[End, ...]
     """Those in which rows end."""
+    gates: tuple[Windows, ...] = ()
+    """The windows of those that hold back what has become a part."""
 
     @staticmethod
     def of(operators: Sequence[Partitioned]) -> Facts:
@@ -43,7 +47,29 @@ class Facts:
             late=tuple((step, each) for step, each in enumerate(operators) if isinstance(each, Late)),
             failed=tuple(each if isinstance(each, Failing) else None for each in operators),
             ends=tuple(each for each in operators if isinstance(each, End)),
+            gates=tuple({each.windows: None for each in operators if isinstance(each, Gated)}),
         )
+
+    def losing(self, lost: tuple[Lost, ...], before: int, newest: int, kept: int) -> tuple[Lost, ...]:
+        """What may be missing behind an epoch (D4). lost: behind the one before it; before: the watermark there. Forgets what is over.
+
+        Windows are told apart by where they begin and end only, so what an epoch adds to such a step of the one before is one with it.
+        """
+        if not self.gates or not (lost or kept < ALL_KEPT):
+            return ()
+        if lost and before > lost[0].before:
+            reach_us = max(each.size_us for each in self.gates)
+            lost = tuple(each for each in lost if each.newest > before - reach_us)
+        if kept == ALL_KEPT:
+            return lost
+        if len(self.gates) == 1:
+            slide_us, start_us = self.gates[0].slide_us, self.gates[0].start_us
+            if self.gates[0].size_us % slide_us == 0:  # Then they end where others begin.
+                before = max(NO_WATERMARK, (before - start_us) // slide_us * slide_us + start_us)
+            newest = max(NO_WATERMARK, (newest - start_us) // slide_us * slide_us + start_us)
+        if lost and (lost[-1].before, lost[-1].newest) == (before, newest):
+            return (*lost[:-1], Lost(before, newest, min(kept, lost[-1].kept)))
+        return (*lost, Lost(before, newest, kept))
 
     @property
     def late_rows(self) -> Counter[int]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from evenflow.plan.layout import Windows
 from evenflow.state.lineages import Lineages
 from evenflow.state.snapshot import Snapshot
 from evenflow.state.storing import Part
@@ -128,6 +129,12 @@ class End:
 
     stored: tuple[int, ...] = ()
     ended: tuple[tuple[int, int], ...] = ()
+
+
+class Gated:
+    """Mixin: it holds back results that are parts, since rows of them were left out under overload. windows: of which."""
+
+    windows: Windows
 
 
 class Changes(Protocol):

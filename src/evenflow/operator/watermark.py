@@ -95,6 +95,11 @@ class Watermark(Unkeyed, Shown):
         if progress is not None:
             progress.counted = max(progress.counted, progress.waiting)
 
+    def newest(self, partition: int) -> int:
+        """The greatest event time that the partition has had, microseconds."""
+        progress = self._progress.get(partition)
+        return NO_WATERMARK if progress is None else progress.waiting
+
     def current(self, partition: int) -> int:
         """The partition's watermark, microseconds of event time."""
         progress = self._progress.get(partition)

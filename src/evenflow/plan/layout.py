@@ -131,17 +131,31 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Shed:
-    """What may be left out of a source's rows under overload, row by row. outputs: that the source feeds, none of which is protected.
+class Windows:
+    """Windows of time that stay whole where rows are left out: all of a group that begin in [start + n block, start + (n + 1) block) come,
+    or none. columns: of the group, in the order in which they are hashed; time: names in the rows. All in microseconds."""
 
-    patience_us: L*, the age from which on an answer is worth less, the least of theirs. column: of the source, by whose value rows are of
-    different classes; None: all are worth the same.
+    columns: tuple[str, ...]
+    time: str
+    size_us: int
+    slide_us: int
+    start_us: int
+    block_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """What may be left out of a source's rows under overload, row by row, or by windows that stay whole.
+
+    outputs: that the source feeds, none of which is protected. patience_us: L*, the age from which on an answer is worth less, the least of
+    theirs. column: of the source, by whose value rows are of different classes; None: all are worth the same. windows: that stay whole.
     """
 
     outputs: tuple[str, ...]
     patience_us: int
     column: str | None = None
     classes: Classes = ALIKE
+    windows: Windows | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ from evenflow.query.kinds.watermark import Watermark
 from evenflow.query.lateness import shed_when_late
 from evenflow.query.narrowing import narrow
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network, dead_letter_port
+from evenflow.query.units import gates
 from evenflow.stream.change import is_changelog
 
 INPUT: Final = Port(-1)
@@ -153,6 +154,8 @@ class _Cutter:
         self._arcs: list[Arc] = []
         self._canonical: list[bool] = []
         self._flows: dict[tuple[str, int], tuple[_Flow, ...]] = {}
+        self._sheds = shed_when_late(network)
+        self._gates = gates(network, self._sheds)
 
     def place(self, box: Box) -> None:
         """Put one box into segments. Its inputs have been placed."""
@@ -206,8 +209,8 @@ class _Cutter:
             segments.append(segment)
         sources = {box.name: box.params["source"] for box in self._network.of_kind("source")}
         sinks = {box.name: box.params["sink"] for box in self._network.of_kind("sink")}
-        sheds, worths = shed_when_late(self._network), worths_of(self._network, segments, self._arcs)
-        return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, sheds, worths)
+        worths = worths_of(self._network, segments, self._arcs)
+        return Layout(self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, self._sheds, worths)
 
     def _spread_sensitivity(self) -> None:
         """Who feeds a segment that cares about order, or deals its rows out by their places, must itself put rows out in an order that is
@@ -346,8 +349,12 @@ class _Cutter:
         draft.sensitive |= how.cares and not flow.canonical
         step = Step(box.name, box.kind, {**how.params, **self._guard(box)}, flow.schema, flow.port, how.user_code)
         port, keys = draft.add(step), flow.keys if how.keeps_key else None
+        late = replace(flow, port=Port(port.step, LATE_PORT))
+        if (gate := self._gates.get(box.name)) is not None:
+            params = {"columns": gate.columns, "start": "window_start", "windows": gate.windows}
+            port = draft.add(Step(box.name, "gate", params, box.schemas[0], port))
         self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical, how.lag_us),)
-        self._flows.setdefault((box.name, LATE_PORT), (replace(flow, port=Port(port.step, LATE_PORT)),))
+        self._flows.setdefault((box.name, LATE_PORT), (late,))
 
     def _given(self, box: Box) -> StreamType:
         up, port = box.inputs[0]

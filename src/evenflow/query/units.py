@@ -21,13 +21,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from evenflow.plan.layout import Shed
+from evenflow.plan.layout import Shed, Windows
 from evenflow.query.kinds import read
 from evenflow.query.kinds.join import Join
 from evenflow.query.kinds.kind import Need
 from evenflow.query.kinds.sink import Sink
 from evenflow.query.lineage import Stream, passed_on, value_of
-from evenflow.query.network import Box, Network, is_aside
+from evenflow.query.network import Box, Network, dead_letter_port, is_aside
 from evenflow.stream.change import is_changelog
 from evenflow.stream.worth import ALIKE, Classes, classes_of
 
@@ -95,10 +95,100 @@ def sheds(network: Network) -> Mapping[str, Shed]:
     found = {}
     for box in network.of_kind("source"):
         reached = _reached(network, box)
+        unit = unit_of(network, (box.name, 0))
+        windows = _windows(network, box, unit) if unit.unit == "window" else None
         latencies = [qos.patience_us for each in reached if (qos := _of_sink(each).qos) is not None]
         patience_us = min([us for us in latencies if us is not None], default=None)
-        if reached and patience_us is not None and unit_of(network, (box.name, 0)).unit == "row":
-            found[box.name] = Shed(tuple(each.name for each in reached), patience_us, *_worth(network, box.name, reached))
+        if not reached or patience_us is None:
+            continue
+        names = tuple(each.name for each in reached)
+        if unit.unit == "row":
+            found[box.name] = Shed(names, patience_us, *_worth(network, box.name, reached))
+        elif isinstance(windows, Windows):
+            found[box.name] = Shed(names, patience_us, windows=windows)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What a box of windows must hold back. columns: of its results, in the order of `windows.columns`. source: of what rows it is."""
+
+    source: str
+    columns: tuple[str, ...]
+    windows: Windows
+
+
+def gates(network: Network, shed: Mapping[str, Shed]) -> Mapping[str, Gate]:
+    """By box of windows, what holds back its results that are parts. shed: what is left out."""
+    found = {}
+    for source, each in shed.items():
+        if each.windows is not None:
+            for box in _below(network, source):
+                if (need := read(box.kind, box.params).needs(0)) is not None and need.unit == "window":
+                    traced = _traced_to(network, source, box, need.columns)
+                    found[box.name] = Gate(source, tuple(traced[column] for column in each.windows.columns), each.windows)
+    return found
+
+
+def _windows(network: Network, source: Box, unit: Unit) -> Windows | str:
+    """The windows of a source that may stay whole or go; else the box that cannot take them, and why."""
+    below = _below(network, source.name)
+    names = {source.name, *(box.name for box in below)}
+    for box in below:
+        if any(up not in names for up, _ in box.inputs):
+            return f"{box.name!r} has rows of other sources, too"
+        if box.kind == "watermark" and (why := _filtered(network, source.name, box)):
+            return f"{box.name!r} is behind {why!r}, so nobody knows how far event time came where rows were left out"
+        need = read(box.kind, box.params).needs(0)
+        if need is not None and need.unit == "window" and dead_letter_port(box.kind, box.params) is not None:
+            return f"{box.name!r} goes on without the rows on which it raises"
+        if need is None or need.unit != "window":
+            continue
+        if not set(unit.columns) <= _traced_to(network, source.name, box, need.columns).keys():
+            return f"{box.name!r} does not put out what tells its windows apart"
+    assert unit.time is not None
+    return Windows(tuple(sorted(set(unit.columns))), unit.time, unit.size_us, unit.slide_us, unit.start_us, unit.block_us)
+
+
+def _why_not(network: Network, source: Box, unit: Unit) -> str:
+    """What keeps rows of a source from being left out, though its outputs could do without such units; empty if nothing does."""
+    if unit.unit == "key":
+        return f"{unit.because}, and keys that were left out once would be so for ever"
+    found = _windows(network, source, unit) if unit.unit == "window" else None
+    return found if isinstance(found, str) else ""
+
+
+def _below(network: Network, source: str) -> list[Box]:
+    """The boxes to which rows of a source come."""
+    names = {source}
+    for box in network.boxes:
+        if any(up in names for up, _ in box.inputs):
+            names.add(box.name)
+    return [box for box in network.boxes if box.name in names and box.name != source]
+
+
+def _filtered(network: Network, source: str, box: Box) -> str | None:
+    """A box between a source and a watermark that may not hand on all rows; None if all come to it."""
+    up = box
+    while (up := network.box(up.inputs[0][0])).name != source:
+        if up.kind != "select" or "on_error" in up.params:
+            return up.name
+    return None
+
+
+def _traced_to(network: Network, source: str, box: Box, columns: tuple[str, ...]) -> Mapping[str, str]:
+    """By column of a source, the one of these columns of a box's only input that is it."""
+    found: dict[str, str] = {}
+    for column in columns:
+        (up, port), at = box.inputs[0], column
+        while up != source:
+            above = network.box(up)
+            traced = _at(network, above, port, 0, at)
+            if traced is None:
+                break
+            (up, port), at = above.inputs[0], traced
+        else:
+            found.setdefault(at, column)
     return found
 
 
@@ -113,11 +203,7 @@ def _worth(network: Network, source: str, outputs: list[Box]) -> tuple[str | Non
 
 def _reached(network: Network, source: Box) -> list[Box]:
     """The outputs to which rows of a source come."""
-    names = {source.name}
-    for box in network.boxes:
-        if any(up in names for up, _ in box.inputs):
-            names.add(box.name)
-    return [box for box in network.of_kind("sink") if box.name in names]
+    return [box for box in _below(network, source.name) if box.kind == "sink"]
 
 
 def protected(network: Network) -> tuple[str, ...]:
@@ -134,7 +220,9 @@ def units_text(network: Network) -> str:
     of_all = units(network)
     lines = ["under overload, where that is asked for (`shedding`):"]
     for box in network.of_kind("source"):
-        lines.append(f"  of {box.name!r}: {unit_of(network, (box.name, 0)).text()}")
+        unit = unit_of(network, (box.name, 0))
+        lines.append(f"  of {box.name!r}: {unit.text()}")
+        lines += [f"  but nothing yet of {box.name!r}: {why}" for why in [_why_not(network, box, unit)] if why]
     for (up, port), reader in of_all:
         if len(network.readers(up, port)) > 1:
             lines.append(f"  before {reader!r}: {of_all[(up, port), reader].text()}")

@@ -34,6 +34,7 @@ from evenflow.site.releasing import Releasing
 from evenflow.site.view import View
 from evenflow.state.page_snapshot import State as StateBytes
 from evenflow.state.transfer import Facts, unpacked, verifying
+from evenflow.stream.epoch import Lost
 from evenflow.stream.ids import NO_COPY, CopyNumber
 
 LEVEL_EPOCHS: Final = 2
@@ -233,6 +234,7 @@ class Arriving:
         hosted, segment = cohort.hosted, cohort.segment.id
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
         hosted.watermark = facts["watermark"]
+        hosted.lost = tuple(Lost(*each) for each in facts.get("lost", ()))
         self._releasing.commit(segment, facts["committed"])
         if facts["digests"] and cohort.digests.size:
             partitions = cohort.partitions if cohort.copy is None else cohort.copy.partitions

@@ -27,7 +27,7 @@ from evenflow.site.log import PartitionLog
 from evenflow.site.turns import Turns
 from evenflow.site.view import View
 from evenflow.state.snapshot import Snapshot
-from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick, behind
+from evenflow.stream.epoch import ALL_KEPT, IDLE, NO_WATERMARK, Lost, Tick, behind
 from evenflow.stream.ids import CopyNumber
 
 
@@ -97,16 +97,16 @@ class Cohort:
         if hosted.busy or not self.has_input():
             return None
         epoch = hosted.done + 1
-        return self._logged(epoch, view) if hosted.segment.kind == "ingress" else self._received(epoch, hosted.watermark, view)
+        return self._logged(epoch, view) if hosted.segment.kind == "ingress" else self._received(epoch, hosted.watermark, hosted.lost, view)
 
     def work_after(self, work: Work, view: View) -> Work | None:
         """The epoch after one that has not been processed yet, if it is here; of a cohort that makes no event time of its own."""
         epoch = work.tick.epoch + 1
         if min([inbox.through for inbox in self.inboxes.values()]) < epoch:
             return None
-        return self._received(epoch, work.tick.watermark, view)
+        return self._received(epoch, work.tick.watermark, work.tick.lost, view)
 
-    def _received(self, epoch: int, before: int, view: View) -> Work:
+    def _received(self, epoch: int, before: int, lost: tuple[Lost, ...], view: View) -> Work:
         hosted = self.hosted
         streams = hosted.segment.inputs
         taken = [self.inboxes[stream].pop(epoch) for stream in streams]
@@ -114,8 +114,10 @@ class Cohort:
         for other, arc in zip(taken[1:], hosted.arcs[1:], strict=True):
             stamp, opened = max(stamp, other.stamp), min(opened, other.opened)
             watermark = min(watermark, behind(other.watermark, arc.lag_us))
+        kept, newest = min([each.kept for each in taken]), max([each.newest for each in taken])
+        lost = hosted.facts.losing(lost, before, newest, kept)
         idle = watermark == IDLE
-        tick = Tick(epoch, stamp, before, before if idle else max(before, watermark), idle)
+        tick = Tick(epoch, stamp, before, before if idle else max(before, watermark), idle, kept, newest, lost)
         frames = tuple([(stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches])
         rows = sum([batch.num_rows for _, batches in frames for batch in batches]) if frames else 0
         hosted.busy = True
@@ -132,7 +134,8 @@ class Cohort:
         records = [log.record(epoch) for log in self.logs.values()]
         stamp = max([record.stamp for record in records])
         opened = min([record.opened for record in records])
-        tick = Tick(epoch, stamp, hosted.watermark, hosted.watermark)
+        kept = min([min(record.keep) for record in records if record.keep], default=ALL_KEPT)
+        tick = Tick(epoch, stamp, hosted.watermark, hosted.watermark, kept=kept)
         arrived = tuple([(record.partition, record.rows) for record in records if record.rows is not None])
         done_batches = tuple([record.partition for record in records if record.batch_done])
         ended = frozenset([record.partition for record in records if record.ended])
@@ -193,6 +196,7 @@ class Cohort:
         return {
             "epoch": self.hosted.done,
             "watermark": self.hosted.watermark,
+            **({"lost": [[each.before, each.newest, each.kept] for each in self.hosted.lost]} if self.hosted.lost else {}),
             "logs": {str(p): self.logs[p].facts_done() for p in partitions if p in self.logs},
             "digests": [int(value) for value in self.digests[list(partitions)]] if self.digests.size else [],
         }

@@ -302,6 +302,7 @@ class Effects(Fittings):
         hosted = cohort.hosted
         assert outcome.tick.epoch > hosted.done, f"{self}: epoch {outcome.tick.epoch} of {cohort.key} comes after {hosted.done}"
         hosted.done, hosted.watermark, hosted.due_us = outcome.tick.epoch, outcome.tick.watermark, outcome.due_us
+        hosted.lost = outcome.tick.lost
         for log in cohort.logs.values():
             record = log.record(hosted.done)
             if record.keep:
@@ -420,7 +421,7 @@ class Effects(Fittings):
         tick = outcome.tick
         plan = self.view.plan_at(tick.epoch).number
         for output, stream in enumerate(cohort.segment.outputs):
-            kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output))
+            kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output), tick.kept, tick.newest)
             if cohort.number == 0:
                 self.feeding.produced(stream, cohort.retained[stream], kept)
             else:

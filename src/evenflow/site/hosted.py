@@ -31,7 +31,7 @@ from evenflow.site.facts import PartFailed
 from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.state.page_snapshot import State, count_rows
 from evenflow.state.snapshot import Snapshot
-from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Lost, Tick
 from evenflow.stream.rows import Rows
 
 
@@ -131,8 +131,9 @@ class Rest:
 class Hosted:
     """Partitions of one segment at one site that have come equally far: a cohort.
 
-    done: last epoch processed; watermark: at its end; busy: an epoch of it is being processed. groups: int32 (G,), the partition of each
-    key group in the epoch after `done`. nothing: the input of an empty epoch, made once, of both sides for a join.
+    done: last epoch processed; watermark: at its end; lost: as in Tick, at its end; busy: an epoch of it is being processed. groups: int32
+    (G,), the partition of each key group in the epoch after `done`. nothing: the input of an empty epoch, made once, of both sides for a
+    join.
     version: number of the one that the boxes are of. due_us: the least stamp at which a timer comes, of the outcome of `done`.
     checked: what comes out is digested, so that replicas can be compared (E3). tally: where what is done is counted.
     rest: what came of the last epoch without rows, if the next one like it need not ask the operators again.
@@ -151,6 +152,7 @@ class Hosted:
     done: int = 0
     watermark: int = NO_WATERMARK
     due_us: int = NEVER_US
+    lost: tuple[Lost, ...] = ()
     busy: bool = False
     version: int = 0
     _current_box: str = ""
@@ -397,7 +399,8 @@ class Hosted:
         """The work's tick, with the watermark that the segment makes if it makes one."""
         tick = work.tick
         if self._watermarks or self.segment.kind == "ingress":
-            return Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work))
+            newest = max([each.newest(p) for each in self._watermarks for p in self.partitions], default=NO_WATERMARK)
+            return Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work), False, tick.kept, newest)
         return tick
 
     def _due_us(self, tick: Tick) -> int:

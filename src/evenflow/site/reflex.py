@@ -22,7 +22,8 @@ import pyarrow as pa
 
 from evenflow.availability.entries import Key
 from evenflow.exchange.section import SHARES
-from evenflow.exchange.shedding import Positions, classes, staying, to_keep
+from evenflow.exchange.shedding import ALL, Positions, classes, staying, to_keep
+from evenflow.operator import units
 from evenflow.plan.layout import Layout, Shed
 from evenflow.site.tally import Tallies
 
@@ -32,6 +33,8 @@ USED_UP: Final = 0.9
 """An epoch with such a share of what it might have had shows what can be done."""
 SLOWER: Final = 0.5
 """An epoch that takes twice the time that it may makes the next ones smaller by this power of two, and the other way round."""
+SLOWER_WINDOWS: Final = 0.1
+"""The same where windows stay whole: which windows of an epoch stay is chance, and a window pays for the smallest share that it has met."""
 FASTER: Final = 1.25
 """And no more larger than that: two that come through together seem to take no time."""
 FIRST: Final = 0.25
@@ -47,6 +50,8 @@ RATE_US: Final = 500_000
 """What comes is a mean over about so much time; or over CALM_TIMES of what an epoch may take, where that is more. When for so long no row
 was late, and no epoch used up what it might have had, all that comes may enter."""
 CALM_TIMES: Final = 4
+STEP: Final = 2**0.125
+"""Of windows a share is kept that is a power of this: a window comes by the least that any epoch kept while it was open."""
 
 
 @dataclass(slots=True)
@@ -55,8 +60,9 @@ class Allowance:
 
     share: of what comes in so much time; None while no source is late. All sites take part in an epoch, so all see the same time. Whoever
     took his own rate for what he can do would never find out that others had left him less than that. pipeline: epochs that may be under
-    way. epoch_us: that an epoch may take. rate: rows per microsecond that come. _under_way: (epoch, rows, when it was closed) of those
-    that are not through. _done_us: when the last one was. _came: rows since it was last looked, which was at _opened_us. _span_us: how
+    way. whole: windows stay whole, of which a power of STEP is kept, however short epochs are. epoch_us: that an epoch may take. rate: rows
+    per microsecond that come. _under_way: (epoch, rows, when it was closed) of those that are not through. _done_us: when the last one
+    was. _came: rows since it was last looked, which was at _opened_us. _span_us: how
     long ago the oldest of them was due.
     _rated_us: the time that the rate has seen. _rows, _took_us: of the last epochs. _calm: epochs in a row that did not use up what they
     might have had. _short_us: when less could be done than came, for the last time. _ahead: rows that an epoch may have while
@@ -65,6 +71,7 @@ class Allowance:
 
     share: float | None = None
     pipeline: int = 2
+    whole: bool = False
     epoch_us: float = 0.0
     rate: float = 0.0
     _under_way: deque[tuple[int, int, int]] = field(default_factory=deque)
@@ -161,13 +168,13 @@ class Allowance:
             self._rows, self._took_us = self._rows + rows, self._took_us + took_us * epochs
         if self.share is None:
             return
-        slow, used_up = took_us > self.epoch_us, rows >= USED_UP * (self.rows or 0.0) * epochs
+        slow, used_up = took_us > self.epoch_us, rows >= USED_UP * (self.rows or 0.0) * epochs or (self.whole and not idle)
         short = used_up and slow and not idle
         self._calm = 0 if short else self._calm + epochs
         if short:
             self._short_us = now_us
         if rows and (slow or used_up):
-            faster = min(FASTER, (self.epoch_us / took_us) ** SLOWER)
+            faster = min(FASTER, (self.epoch_us / took_us) ** (SLOWER_WINDOWS if self.whole else SLOWER))
             self.share = min(1.0, self._common() * faster)
         if self._calm >= CALM_EPOCHS:
             self.share = None
@@ -209,8 +216,10 @@ class Reflex:
         self.sheddable = sheddable
         self.active = active and bool(sheddable)
         patience_us = min([each.shed.patience_us for each in sheddable.values()], default=0)
-        self.allowance = Allowance(pipeline=pipeline, epoch_us=max(patience_us / (pipeline + 2), 2 * linger_us))
+        whole = any(each.shed.windows is not None for each in sheddable.values())
+        self.allowance = Allowance(pipeline=pipeline, whole=whole, epoch_us=max(patience_us / (pipeline + 2), 2 * linger_us))
         self._tallies = tallies
+        self._levels: dict[int, float] = {}
 
     def covers(self, segment: int) -> bool:
         """Whether rows of this ingress segment are left out when it is late."""
@@ -235,13 +244,23 @@ class Reflex:
     def chooses(self, segment: int) -> bool:
         """Whether rows differ in worth. Then what an epoch cannot have is left out at once, as long as more comes than can be done: what
         waited for the next one would be the last rows that came, and not the best."""
-        return len(self.sheddable[segment].shed.classes) > 1
+        shed = self.sheddable[segment].shed
+        return len(shed.classes) > 1 or shed.windows is not None
 
     def thin(self, key: Key, rows: pa.RecordBatch, positions: Positions, budget: float) -> Thinned:
         """Leave out all but about `budget` of these rows. positions: of the source, of each."""
         shed = self.sheddable[key[0]].shed
         of = classes(shed, rows)
-        return self._thinned(key, rows, positions, of, to_keep(shed, of, budget))
+        keep = to_keep(shed, of, budget) if shed.windows is None else (int(ALL * self._level(key[0], budget / rows.num_rows)),)
+        return self._thinned(key, rows, positions, of, keep)
+
+    def _level(self, segment: int, share: float) -> float:
+        """What is kept of windows: the same power of STEP at all leaders and for as long as can be. share: of the rows that are there,
+        which an epoch may have."""
+        share, level = self.allowance.share or share, self._levels.get(segment, math.inf)
+        lower, upper = (STEP ** math.floor(math.log(each, STEP)) for each in (share, share / STEP))
+        level = self._levels[segment] = min(max(level if level < math.inf else lower, upper), lower)
+        return level
 
     def thin_again(self, key: Key, rows: pa.RecordBatch, positions: Positions, keep: tuple[int, ...]) -> Thinned:
         """Leave out what was left out then. Raises LookupError if rows have other classes now."""
@@ -252,7 +271,11 @@ class Reflex:
         return self._thinned(key, rows, positions, classes(found.shed, rows), keep)
 
     def _thinned(self, key: Key, rows: pa.RecordBatch, positions: Positions, of: Positions, keep: tuple[int, ...]) -> Thinned:
-        stays = staying(self.sheddable[key[0]].source, key[1], positions, of, keep)
+        windows = self.sheddable[key[0]].shed.windows
+        if windows is None:
+            stays = staying(self.sheddable[key[0]].source, key[1], positions, of, keep)
+        else:
+            stays = units.staying(windows, rows, keep[0])
         if stays.all():
             return Thinned(rows, (), ())
         dropped = tuple(np.bincount(of[~stays], minlength=len(keep)).tolist())

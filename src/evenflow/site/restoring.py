@@ -104,10 +104,12 @@ def _links(piece: Piece, step: int, chains: Mapping[int, Chain]) -> list[Link]:
 def _facts(order: RestoreState) -> Mapping[str, Any]:
     """What goes along with the state of the order's partitions, which several sites may have captured: as of a copy (C2)."""
     here, digests, watermarks = set(order.partitions), dict[int, int](), list[int]()
+    lost: list[list[int]] = []
     logs: dict[str, Any] = {}
     for piece in order.pieces:
         here.difference_update(piece.partitions)
         watermarks.append(piece.facts["watermark"])
+        lost = piece.facts.get("lost", lost)
         logs |= {p: facts for p, facts in piece.facts["logs"].items() if int(p) in order.partitions}
         digests |= dict(zip(piece.partitions, piece.facts["digests"], strict=False))
     if here:
@@ -117,6 +119,7 @@ def _facts(order: RestoreState) -> Mapping[str, Any]:
         "epoch": order.epoch,
         # An ingress cohort's is the least of its partitions', and theirs are in the state; elsewhere all sites have the same.
         "watermark": min(watermarks),
+        "lost": lost,  # At the end of an epoch all sites have the same.
         "committed": order.epoch,  # A checkpoint is whole when the sinks have its epoch.
         "logs": logs,
         "digests": [digests.get(p, 0) for p in order.partitions] if digests else [],

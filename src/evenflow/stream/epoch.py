@@ -20,6 +20,20 @@ IDLE: Final = END_OF_STREAM - 1
 """In place of the watermark of a producer that is idle: it says nothing of event time, and holds nobody back."""
 
 
+ALL_KEPT: Final = 2**32
+"""Kept of an epoch of which nothing is left out (D4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What rows may be missing since some were left out under overload: of units whose hash is `kept` or more, rows of event time `newest`
+    at most. before: windows that end later than this could get them."""
+
+    before: int
+    newest: int
+    kept: int
+
+
 def behind(watermark: int, lag_us: int) -> int:
     """The watermark of rows that may be `lag_us` older than it, microseconds. What is not known or over stays so."""
     if lag_us == 0 or watermark >= IDLE:
@@ -34,7 +48,8 @@ class Tick:
     epoch: number, from 1. stamp: wall clock of the ingress at the epoch's close, microseconds (E6; content).
     before: watermark at the epoch's start, against which lateness is judged (E8), event-time microseconds.
     watermark: watermark at the epoch's end; results up to it are final. END_OF_STREAM in the last epoch. idle: all who could say more about
-    event time are idle.
+    event time are idle. kept: the least that any source's partition has kept of the epoch. newest: the greatest event time that a source
+    has given so far. lost: what may be missing of windows that are not over, this epoch's included, where somebody asks for that.
     """
 
     epoch: int
@@ -42,6 +57,9 @@ class Tick:
     before: int
     watermark: int
     idle: bool = False
+    kept: int = ALL_KEPT
+    newest: int = NO_WATERMARK
+    lost: tuple[Lost, ...] = ()
 
     @property
     def mark(self) -> int:

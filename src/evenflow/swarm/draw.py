@@ -20,6 +20,7 @@ from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
+from evenflow.swarm.shed_windows import shed_windows
 from evenflow.swarm.timed_cases import TIMED
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel, StoreModel
@@ -45,6 +46,9 @@ BEGUN: Final = 0.25
 
 SHED: Final = 0.25
 """So many of the others have more rows than can be done, and leave some out."""
+
+WHOLE: Final = 0.4
+"""So many of these leave out whole windows."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,11 @@ def is_shed(seed: int) -> bool:
     return Random(f"shedding of seed {seed}").random() < SHED
 
 
+def is_of_windows(seed: int) -> bool:
+    """If rows are left out, windows stay whole."""
+    return Random(f"windows of seed {seed}").random() < WHOLE
+
+
 def draw_overload(random: Random) -> dict[str, Any]:
     """What makes a source of `shed_cases` too fast, most of the times, and always where a site is slow."""
     return {"row_us": random.choice([20.0, 200.0, 600.0]), "free": frozenset({"egress", "inner"})}
@@ -122,7 +131,7 @@ def draw(seed: int) -> Drawn:
     if is_kept(seed):
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     elif is_shed(seed):
-        name, case = "shed", shed(Random(f"rows of seed {seed}"))
+        name, case = "shed", (shed_windows if is_of_windows(seed) else shed)(Random(f"rows of seed {seed}"))
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0

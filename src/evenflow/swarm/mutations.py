@@ -231,6 +231,26 @@ SHEDDING: Final = (
         "dropped rows count at every replica", "coordinator.ledger:Ledger.take", "if said.epoch in told or said.epoch", "if said.epoch"
     ),
     Mutation("a protected output misses rows", "query.units:_own", "and _of_sink(box).qos is None", "and False"),
+    Mutation("windows that are parts come", "operator.gate:Gate.process", "if not tick.lost or not rows.count:", "if True:"),
+    Mutation(
+        "a gate goes by the last share",
+        "operator.facts:Facts.losing",
+        "return (*lost, Lost(before, newest, kept))",
+        "return (Lost(before, newest, kept),)",
+    ),
+    Mutation("a gate forgets when nothing is left out", "operator.facts:Facts.losing", "return lost\n", "return ()\n"),
+    Mutation("a gate is not copied", "site.arriving:Arriving._settle", 'facts.get("lost", ())', "()"),
+    Mutation("a restart forgets what windows lost", "site.restoring:_facts", 'lost = piece.facts.get("lost", lost)', "pass"),
+    Mutation(
+        "marks are merged the other way", "exchange.inbox:Inbox.mark", "min(gathered.kept, mark.kept)", "max(gathered.kept, mark.kept)"
+    ),
+    Mutation(
+        "how far one source partition came counts for all",
+        "exchange.inbox:Inbox.mark",
+        "max(gathered.newest, mark.newest)",
+        "mark.newest",
+    ),
+    Mutation("event time goes by what was kept", "operator.units:staying", "stays[int(np.argmax(given))] = True", "pass"),
 )
 """Of rows that are left out."""
 

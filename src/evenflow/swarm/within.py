@@ -49,6 +49,7 @@ WITHIN: Final = (
     ),
     Within("D1", "exchange.shedding:staying", "which rows stay follows from their places and worth, and what is kept"),
     Within("D2", "site.ingress:Ingress._cut", "the leader decides, its record has the kept rows, and takes those that were left out along"),
+    Within("D4", "operator.gate:Gate.process", "a window comes if no epoch in which it could get rows has left its unit out"),
     Within("D6", "site.reflex:Reflex.is_late", "while no row has waited for half of what an answer may take, all enter"),
 )
 """In the order of the protocol. An id may have rows as well."""

@@ -47,7 +47,7 @@ LeftOut: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """`keep` and `dropped` of a record."""
 
 
-_BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
+_BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
 
 
 @lru_cache(maxsize=4096)
@@ -252,8 +252,8 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int,
             at += length + -length % 8
             i += 5
         if marks:
-            section.marks = [Mark(*numbers[at_mark : at_mark + 7]) for at_mark in range(i, i + 7 * marks, 7)]
-            i += 7 * marks
+            section.marks = [Mark(*numbers[at_mark : at_mark + 9]) for at_mark in range(i, i + 9 * marks, 9)]
+            i += 9 * marks
         for _ in range(records):
             length = numbers[i + 9]
             if known is not None:

@@ -1,0 +1,50 @@
+"""Which rows are in units that stay: windows of a group, whole or not at all, by a hash of what they are and of nothing else.
+
+Where rows enter and behind the windows the same hash is asked, so both sides of a gate mean the same units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from evenflow.kernels.columns import integers_of, nulls_of
+from evenflow.kernels.hash import Hashes, hash_columns
+from evenflow.plan.layout import Windows
+from evenflow.stream.arrays import Int64s
+
+_BLOCK: Final = "_block"
+
+
+def unit_hashes(windows: Windows, rows: pa.RecordBatch, columns: Sequence[str], starts: Int64s) -> Hashes:
+    """uint64 (n,), below 2^32: of the units of these windows, one per row of a batch. columns: with the group, as they are called there;
+    starts: int64 (n,), of the windows. All windows of a group that begin in one block are of one unit."""
+    block = pa.array((starts - windows.start_us) // windows.block_us)
+    arrays = [*(rows.column(each) for each in columns), block]
+    names = [*map(str, range(len(columns))), _BLOCK]
+    return hash_columns(pa.RecordBatch.from_arrays(arrays, names), names) >> np.uint64(32)
+
+
+def staying(windows: Windows, rows: pa.RecordBatch, kept: int) -> npt.NDArray[np.bool_]:
+    """bool (n,): whether a row is in a window whose unit stays, where `kept` of 2^32 do.
+
+    So does the newest row: event time goes on as if all were here. A row without a time is in no window, and stays.
+    """
+    times, slide_us, start_us = rows.column(windows.time), windows.slide_us, windows.start_us
+    given = integers_of(times)
+    last = (given - start_us) // slide_us * slide_us + start_us
+    stays = unit_hashes(windows, rows, windows.columns, last) < np.uint64(kept)
+    if windows.block_us != slide_us:
+        first = ((given - windows.size_us - start_us) // slide_us + 1) * slide_us + start_us
+        stays |= unit_hashes(windows, rows, windows.columns, first) < np.uint64(kept)
+    nulls = nulls_of(times)
+    if nulls.size:
+        given = np.where(nulls, np.iinfo(np.int64).min, given)
+        stays |= nulls.astype(np.bool_)
+    if given.size:
+        stays[int(np.argmax(given))] = True
+    return stays

@@ -1,0 +1,91 @@
+"""Gates behind windows, and which rows enter before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evenflow.operator.catalogue import build
+from evenflow.operator.facts import Facts
+from evenflow.operator.gate import Gate, kept_of
+from evenflow.operator.units import staying, unit_hashes
+from evenflow.plan.layout import Port, Step, Windows
+from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK, Lost, Tick
+from evenflow.stream.rows import Rows
+
+TUMBLING = Windows(("k",), "ts", 10, 10, 0, 10)
+SLIDING = Windows(("k",), "ts", 10, 4, 3, 24)
+HALF = ALL_KEPT // 2
+
+
+def rows(keys: Any, times: Any) -> pa.RecordBatch:
+    return pa.record_batch({"k": pa.array(keys, pa.string()), "ts": pa.array(times, pa.timestamp("us", "UTC"))})
+
+
+def windows_of(windows: Windows, time: int) -> list[int]:
+    first = (time - windows.size_us - windows.start_us) // windows.slide_us + 1
+    return [windows.start_us + n * windows.slide_us for n in range(first, first + 9) if windows.start_us + n * windows.slide_us <= time]
+
+
+@pytest.mark.parametrize("windows", [TUMBLING, SLIDING])
+def test_a_row_enters_if_one_of_its_windows_may_come(windows: Windows) -> None:
+    """Goal: a window whose unit stays has all its rows. Method: every row by its windows, one by one."""
+    keys, times = [f"key {i % 7}" for i in range(400)], [i - 100 for i in range(400)]
+    stays = staying(windows, rows(keys, times), HALF)
+    for at, (key, time) in enumerate(zip(keys, times, strict=True)):
+        starts = np.array(windows_of(windows, time), np.int64)
+        assert starts.size and (starts + windows.size_us > time).all() and (starts <= time).all()
+        own = unit_hashes(windows, rows([key] * starts.size, starts), ("k",), starts) < HALF
+        assert stays[at] == own.any() or at == 399
+    assert stays[399] and 100 < stays.sum() < 350
+
+
+def test_the_newest_row_enters_and_so_do_rows_without_a_time() -> None:
+    stays = staying(TUMBLING, rows(["a", "b", None, "c"], [5, 70, None, 7]), 0)
+    assert stays.tolist() == [False, True, True, False]
+    assert staying(TUMBLING, rows([], []), 0).tolist() == []
+
+
+def test_windows_without_a_group_are_left_out_as_such() -> None:
+    every = Windows((), "ts", 10, 10, 0, 10)
+    of = rows(["a", "b"], [5, 6])
+    assert len(set(unit_hashes(every, of, (), np.array([0, 0])).tolist())) == 1
+    assert len(set(unit_hashes(TUMBLING, of, ("k",), np.array([0, 0])).tolist())) == 2
+
+
+def test_a_window_comes_by_the_least_of_the_epochs_in_which_it_could_get_rows() -> None:
+    lost = (Lost(10, 25, 300), Lost(20, 45, 100))
+    assert kept_of(lost, np.array([0, 10, 20, 30, 40, 50]), 10).tolist() == [ALL_KEPT, 300, 100, 100, 100, ALL_KEPT]
+
+
+def test_a_gate_holds_back_parts_only() -> None:
+    schema = pa.schema([("window_start", pa.timestamp("us", "UTC")), ("k", pa.string())])
+    step = Step("counts", "gate", {"columns": ("k",), "start": "window_start", "windows": TUMBLING}, schema, Port(0))
+    gate = build(step)
+    assert isinstance(gate, Gate) and Facts.of([gate]).gates == (TUMBLING,) and Facts.of([gate]).timeless
+    starts = np.repeat(np.arange(0, 400, 10), 2)
+    batch = pa.record_batch({"window_start": pa.array(starts, schema.field(0).type), "k": pa.array(["a", "b"] * 40)}, schema=schema)
+    given = Rows(batch, np.zeros(80, np.int32), None)
+    assert gate.process(given, Tick(1, 1, 0, 0))[0] is given
+    (out,) = gate.process(given, Tick(1, 1, 0, 0, lost=(Lost(100, 199, HALF),)))
+    came = set(zip(out.batch.column("window_start").cast(pa.int64()).to_pylist(), out.batch.column("k").to_pylist(), strict=True))
+    hashes = unit_hashes(TUMBLING, batch, ("k",), starts)
+    concerned = (starts >= 100) & (starts <= 199)
+    kept = ~concerned | (hashes < HALF)
+    assert came == {(int(start), key) for start, key, stays in zip(starts, ["a", "b"] * 40, kept, strict=True) if stays}
+    assert 60 < out.count < 80
+
+
+def test_what_is_lost_is_told_apart_by_where_windows_begin_and_forgotten_when_they_are_over() -> None:
+    facts = Facts.of([Gate(pa.schema([("k", pa.string())]), ("k",), "window_start", TUMBLING)])
+    lost = facts.losing((), NO_WATERMARK, 7, 500)
+    assert lost == (Lost(NO_WATERMARK, 0, 500),)
+    lost = facts.losing(lost, 3, 19, 400)
+    assert facts.losing(lost, 5, 15, 300) == (*lost[:1], Lost(0, 10, 300))
+    assert facts.losing(lost, 9, 30, ALL_KEPT) == lost
+    assert facts.losing(lost, 10, 30, ALL_KEPT) == lost[1:], "the window that began at 0 is over"
+    assert facts.losing(lost, 20, 30, ALL_KEPT) == ()
+    assert Facts.of([]).losing((), 3, 19, 400) == (), "nobody asks"
