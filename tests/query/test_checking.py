@@ -316,7 +316,7 @@ def places(harm: Any) -> Iterator[Any]:
     """The harm, and values that have it somewhere inside."""
     yield from (harm, [harm], [["a", harm]], {"python": "os:path", "with": {"x": harm}})
     yield {"$call": {"name": "n", "function": "sum", "column": "length", "type": "bigint", "made": harm, "others": [harm]}}
-    yield from ({tag: harm} for tag in ("$time_window", "$session_window", "$row_window"))
+    yield from ({tag: harm} for tag in ("$time_window", "$session_window", "$own_sessions", "$row_window"))
     for tag, kinds in (("$source", sources.KINDS), ("$sink", sinks.KINDS)):
         for kind, found in kinds.items():
             yield {tag: {"kind": kind, **{f.name: harm for f in dataclasses.fields(found)}}}  # type: ignore[arg-type]

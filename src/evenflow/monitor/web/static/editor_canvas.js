@@ -13,8 +13,8 @@ const SAYS = { right: "right", wrong: "wrong", waiting: "waits", locked: "locked
 export function lines(box) {
   const p = box.params ?? {}, shown = (value) => (typeof value === "string" ? value : value?.python ?? "");
   const of = (list) => (Array.isArray(list) ? list : []);
-  const window = p.window?.$time_window, rows = p.window?.$row_window, session = p.window?.$session_window;
-  const when = window ? `every ${span(window.slide_us)}, ${span(window.size_us)} long` : rows ? `last ${rows.history} rows` : session ? `sessions, gap ${span(session.gap_us)}` : "";
+  const window = p.window?.$time_window, rows = p.window?.$row_window, session = p.window?.$session_window, own = p.window?.$own_sessions;
+  const when = window ? `every ${span(window.slide_us)}, ${span(window.size_us)} long` : rows ? `last ${rows.history} rows` : session ? `sessions, gap ${span(session.gap_us)}` : own ? `sessions, each row until ${own.ends}` : "";
   const keys = of(p.keys ?? (box.kind === "key_by" ? p.columns : []));
   const found = {
     filter: [shown(p.condition)], select: of(p.columns).filter(([name, made]) => name !== made).map(([name, made]) => `${name} = ${shown(made)}`), case: of(p.conditions).map(shown),

@@ -222,13 +222,13 @@ export class Panel {
 
   window({ box, value, again, put, row, field }) {
     const kind = value ? Object.keys(value)[0] : "", { draft } = this.editor, port = draft.judged.get(box.inputs?.[0]?.[0])?.ports?.[box.inputs?.[0]?.[1] ?? 0], time = port?.event_time ?? "ts";
-    const fresh = { "": null, $time_window: { $time_window: { column: time, size_us: 60e6, slide_us: 60e6 } }, $session_window: { $session_window: { column: time, gap_us: 60e6 } }, $row_window: { $row_window: { history: 100, slide: 1 } } };
-    const kinds = [["", "all rows so far"], ["$time_window", "windows of time"], ["$session_window", "sessions"], ["$row_window", "the last rows"]].filter(([name]) => box.kind === "aggregate" || name === "$time_window" || (!name && !value));
+    const fresh = { "": null, $time_window: { $time_window: { column: time, size_us: 60e6, slide_us: 60e6 } }, $session_window: { $session_window: { column: time, gap_us: 60e6 } }, $own_sessions: { $own_sessions: { column: time, ends: time } }, $row_window: { $row_window: { history: 100, slide: 1 } } };
+    const kinds = [["", "all rows so far"], ["$time_window", "windows of time"], ["$session_window", "sessions"], ["$own_sessions", "sessions with gaps of their own"], ["$row_window", "the last rows"]].filter(([name]) => box.kind === "aggregate" || name === "$time_window" || (!name && !value));
     const select = h("select", { onchange: (event) => again(fresh[event.target.value]) }, ...kinds.map(([name, text]) => option(name, text, name === kind)));
     const part = (name, text, control) => h("label.part", {}, text, control);
     const held = value?.[kind] ?? {}, alter = (more) => put({ [kind]: { ...(this.box.params[field.name]?.[kind] ?? held), ...more } });
     const long = (name) => h("input", { value: span(held[name]), "aria-label": name.replace("_us", ""), onchange: (event) => alter({ [name]: spanned(event.target.value) }) }), count = (name) => h("input", { type: "number", min: "1", value: held[name], "aria-label": name, oninput: (event) => alter({ [name]: Number(event.target.value) }) });
-    const parts = { $time_window: () => [part("size", "long", long("size_us")), part("slide", "every", long("slide_us"))], $session_window: () => [part("gap", "gap", long("gap_us"))], $row_window: () => [part("history", "rows", count("history")), part("slide", "every", count("slide"))] }[kind]?.() ?? [];
+    const parts = { $time_window: () => [part("size", "long", long("size_us")), part("slide", "every", long("slide_us"))], $session_window: () => [part("gap", "gap", long("gap_us"))], $own_sessions: () => [part("ends", "each row until", this.pick(this.columns(box), held.ends, (ends) => alter({ ends }), "Column with each row's end"))], $row_window: () => [part("history", "rows", count("history")), part("slide", "every", count("slide"))] }[kind]?.() ?? [];
     return row(h("div.list", {}, select, h("div.item", {}, ...parts)));
   }
 
