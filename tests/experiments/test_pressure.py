@@ -77,7 +77,7 @@ def test_memory_misses_what_it_should() -> None:
     }  # fmt: skip
 
 
-SLOWER = {f"rate_{load}_hybrid_by_best_single" for load in hybrid.LOADS}
+SLOWER = {f"rate_{load}_hybrid_by_best_single" for load in hybrid.LOADS} | {"rate_medium_hybrid_waits_by_best_single"}
 LATER = {f"latency_heavy_utilization_by_{name}" for name in hybrid.OURS}
 
 
@@ -93,7 +93,11 @@ def test_hybrid_is_held_against_the_best_of_the_two(rates: dict[str, int], laten
     made, begin = worlds(lambda deployed, now_us, since_us: rates[deployed.policy])
     found = hybrid.measure(QUICK, late(begin, lambda policy, since_us: 1_000 * round(10 * latency if policy == "utilization" else 10)))
     assert missed(found) == misses
-    medium, heavy = made[: len(hybrid.POLICIES)], made[len(hybrid.POLICIES) :]
+    loads = len(hybrid.POLICIES)
+    medium, heavy, waiting = made[:loads], made[loads : 2 * loads], made[2 * loads :]
+    assert [world.deployment.policy for world in waiting] == ["memory", "utilization", "hybrid"]
+    assert all(world.deployment.parameters.relief_us == pressure.WAITS_US for world in waiting)  # type: ignore[union-attr]
+    medium += waiting
     assert all(set(world.slow) == set(world.memory) == {0} for world in medium)
     assert all(set(world.slow) == set(world.memory) == {0, 1, 2, 3} for world in heavy)
     assert all(world.slow[0] == pytest.approx(1 / hybrid.LEFT) for world in made)

@@ -34,8 +34,8 @@ DISK_MB_PER_S: Final = 20.0
 LINK_MBIT_PER_S: Final = 250.0
 INGRESS: Final = 16
 WAITS: Final = "_waits"
-WAITS_US: Final = 60_000_000
-"""So long a site that lacks memory waits for moves of such a variant: as long as one partition a round takes."""
+WAITS_US: Final = 200_000_000
+"""So long a site that lacks memory waits for moves of such a variant: longer than one partition a round takes."""
 
 
 @dataclass(frozen=True, slots=True)
