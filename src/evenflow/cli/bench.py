@@ -418,6 +418,26 @@ def scaling(context: typer.Context, quick: Quick = False, out: Out = None, json:
     return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
 
 
+@bench.command()
+def tpch(
+    context: typer.Context,
+    scale: Annotated[float, typer.Option(help="Of the tables: 1 is a gigabyte, 6 million lines.")] = 0.1,
+    only: Annotated[list[str] | None, typer.Option(help="Only this query, such as q18; several times.")] = None,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """TPC-H's 22 queries as maintained views over inserts, updates and deletes, compared with batch Spark after every tenth.
+
+    Example: `evenflow bench tpch --scale 0.01 --only q18 --json`
+    """
+    from evenflow.bench.tpch.running import run
+
+    output: Output = context.obj
+    measured = run(tuple(only or ()), scale, output.say)
+    code = _finish(measured, context, out, output)
+    return code if measured["equal"] == len(measured["queries"]) else FAILED
+
+
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
     quick = " --quick" if measured["quick"] else ""
     result = {**measured, "command": f"evenflow bench {context.info_name}{_given(context)}{quick}"}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 MODULES: Final = (
-    "columns", "counting", "hash", "digest", "table", "fold", "heap", "hot", "match", "ring", "sketch", "wide", "windows", "probe"
+    "columns", "counting", "hash", "digest", "table", "fold", "heap", "hot", "links", "match", "ring", "sketch", "wide", "windows", "probe"
 )  # fmt: skip
 """The modules that hold kernels. Kernels have stated signatures, so importing one compiles its kernels or loads them."""
 

@@ -22,6 +22,7 @@ from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
 from evenflow.swarm.shed_windows import shed_windows
 from evenflow.swarm.timed_cases import TIMED
+from evenflow.swarm.view_cases import views
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel, SinkModel, StoreModel
 from evenflow.world.sim.store import SimStore
@@ -43,6 +44,9 @@ KEPT: Final = 0.12
 
 BEGUN: Final = 0.25
 """So many runs begin where the potential puts what has one partition."""
+
+VIEWED: Final = 0.07
+"""Share of the other seeds that are views over results that change."""
 
 SHED: Final = 0.25
 """So many of the others have more rows than can be done, and leave some out."""
@@ -120,6 +124,11 @@ def is_of_windows(seed: int) -> bool:
     return Random(f"windows of seed {seed}").random() < WHOLE
 
 
+def is_view(seed: int) -> bool:
+    """Its rows are results that change, in a box above another one."""
+    return Random(f"views of seed {seed}").random() < VIEWED
+
+
 def draw_overload(random: Random) -> dict[str, Any]:
     """What makes a source of `shed_cases` too fast, most of the times, and always where a site is slow."""
     return {"row_us": random.choice([20.0, 200.0, 600.0]), "free": frozenset({"egress", "inner"})}
@@ -132,6 +141,8 @@ def draw(seed: int) -> Drawn:
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     elif is_shed(seed):
         name, case = "shed", (shed_windows if is_of_windows(seed) else shed)(Random(f"rows of seed {seed}"))
+    elif is_view(seed):
+        name, case = "views", views(Random(f"rows of seed {seed}"), 60)
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0

@@ -254,7 +254,18 @@ SHEDDING: Final = (
 )
 """Of rows that are left out."""
 
+VIEWS: Final = (
+    Mutation(
+        "a row that comes with its partition is in no list",
+        "operator.changes.by_key:ByKey._installed",
+        "link(np.ascontiguousarray(slots),",
+        "link(np.ascontiguousarray(slots[1:]),",
+    ),
+)
+"""Of boxes over results that change."""
+
 MUTATIONS: Final = (
+    *VIEWS,
     Mutation(
         "ack before holding",
         "site.feeding:Feeding.received",

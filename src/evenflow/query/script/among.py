@@ -75,7 +75,10 @@ def _at_least_one(count: exp.Expr) -> bool:
 def _is_plain(inner: exp.Select, kind: str, word: str) -> bool:
     """Whether it is one stream by its name, and rows of it."""
     from_ = inner.args.get("from_")
+    where = inner.args.get("where")
     if from_ is None or any(value and clause not in _PLAIN for clause, value in inner.args.items()):
+        return False
+    if where is not None and where.find(exp.Select) is not None:
         return False
     return isinstance(from_.this, exp.Table) and not any(map(is_aggregated, inner.expressions)) and (word, kind) != ("IN", "ANTI")
 

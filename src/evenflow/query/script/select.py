@@ -79,7 +79,7 @@ class Lowering(Lower):
         parts = [part.copy() for part in (order.expressions if order is not None else ())]
         limit, offset = (number_of(self, tree.args.get(clause), clause.upper()) for clause in ("limit", "offset"))
         plain = tree.copy()
-        for clause in ("order", "limit", "offset"):
+        for clause in ("order", "limit", "offset", "with_"):  # What WITH names is known already.
             plain.set(clause, None)
         if limit is None and not offset:
             return self.query(plain, tables)
