@@ -96,6 +96,7 @@ PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         (("rate(evenflow_move_stall_seconds_sum[5m]) / rate(evenflow_move_stall_seconds_count[5m])", "{{dataflow}}"),),
     ),
     ("Age of the newest checkpoint", "s", (("evenflow_checkpoint_age_seconds", "{{dataflow}}"),)),
+    ("Driver's clock behind the journal", "s", (("evenflow_clock_behind_seconds", "{{dataflow}}"),)),
     (
         "Runs", "short",
         (("evenflow_run_info * on () group_left (engine, name) evenflow_engine_info", "{{name}}: {{run}} version {{version}}"),),

@@ -24,11 +24,14 @@ from evenflow.operator.top import Top
 from evenflow.plan.layout import KEY_GROUPS
 from evenflow.query.aggregates import TimeWindow
 from evenflow.query.join import Join
+from evenflow.site.capturing import write
 from evenflow.site.chains import Link, due, extended
+from evenflow.site.events import StoreState, Written
 from evenflow.state.folding import states_of
 from evenflow.state.objects import METADATA, Origin, to_file
 from evenflow.state.storing import Kind, StateToStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.ids import SiteId
 from evenflow.stream.rows import Rows
 
 SECOND_US = 1_000_000
@@ -273,3 +276,23 @@ def test_who_no_longer_writes_checkpoints_keeps_no_imprints() -> None:
     assert operator.state_bytes() == before - 8 * (200 + 400)
     checkpoint(operator, shelf, 4, tick.epoch + 1)
     assert shelf.fold(shelf.chain, tick.epoch + 1) == live(operator)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_who_reads_the_rows_says_how_many_there_are(name: str) -> None:
+    """Goal: the truth, also of `top`, which knows until then only how many may be among the first."""
+    operator, stream = OPERATORS[name](), Stream(5)
+    for number in (1, 2):
+        for _ in range(3):
+            rows, tick = stream.rows(400, keys=20)
+            operator.process(rows, tick)
+        changes = changes_of(operator)
+        most = sum(map(changes.count_of, range(PARTITIONS)))
+        parts = changes.capture_changes(number, tick.epoch, range(PARTITIONS), ())
+        state = StateToStore(0, tick.epoch, [Kind("box")], (), {0: parts})
+        order = StoreState(number, f"checkpoints/{number}", state)
+        written = write(order, SiteId(0), lambda name, data: None)
+        changes.lineages.complete(number)
+        shown = sum(operator.show(p).num_rows for p in range(PARTITIONS))  # type: ignore[attr-defined]
+        assert isinstance(written, Written) and written.rows == {0: shown}
+        assert most > 2 * shown if name == "top" else most == shown

@@ -264,6 +264,47 @@ def test_a_restart_leaves_out_what_was_left_out() -> None:
     assert flood.rows_out() == flood.oracle()
 
 
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_recovery_in_place_leaves_out_what_was_left_out(checkpoint: bool) -> None:
+    """Goal: the same driver's next generation makes the epochs of a spell again as they are recorded, and what is told of them counts once
+    (J3, K14). Method: all replicas of some partitions die under overload, twice, with checkpoints in the spell or without; what sites tell
+    of the replayed epochs is compared with the cuts in the journal, and with what they had told before."""
+    flood = Flood(3.0, 1.4 if checkpoint else 0.7, journal=True)
+    cluster = flood.cluster
+    assert cluster is not None
+    for loss in (1, 2):
+        flood.run_for(0.15)
+        if checkpoint:
+            flood.world.checkpoint()
+            flood.world.run_until(lambda: bool(flood.world.answers), 10.0, "a checkpoint in the middle of the spell")
+        flood.run_for(0.05)
+        assert not flood.world.ended and flood.ledger.totals(), "rows are being left out"
+        flood.world.kill(loss)
+        flood.world.run_until(lambda: flood.world.error is not None, 10.0, "the loss is known")
+        before = {(said.partition, said.epoch): said for said in flood.ledger}
+        cluster.go_on_in_place()
+        Checkers(flood.world)
+        flood.seen = 0
+    beginning = flood.world.coordinator.beginning
+    assert (beginning.epoch > 0) == checkpoint and beginning.durable > beginning.epoch + 1
+    recorded = {
+        (partition, cut.epoch): (cut.taken, cut.keep, cut.dropped, (cut.rows or 0) - sum(cut.dropped))
+        for (_, partition), cuts in beginning.cuts.items()
+        for cut in cuts
+        if cut.keep
+    }
+    flood.finish()
+    again = {(said.partition, said.epoch): said for said in flood.ledger}
+    replayed = {at: said for at, said in again.items() if beginning.epoch < at[1] <= beginning.durable}
+    assert len(recorded) >= 3
+    assert recorded == {at: (said.taken, said.keep, said.dropped, said.kept) for at, said in replayed.items()}
+    assert all(said == before[at] for at, said in replayed.items() if at in before)
+    earlier = sum(sum(each.dropped) for each in flood.ledger.before.values())
+    assert len(flood.rows_out()) + earlier + sum(flood.ledger.totals().values()) == flood.rows, "each is kept or left out, once"
+    if not checkpoint:
+        assert flood.rows_out() == flood.oracle()
+
+
 @pytest.mark.parametrize("other", [{}, {"in": Shed(("out",), 1, "value", Classes((500.0,), (0.0, 1.0)))}])
 def test_a_restart_whose_rows_differ_otherwise_in_worth_is_refused(other: dict[str, Shed]) -> None:
     """Goal: what cannot be made again is an error, and not other rows. Method: the journal says that rows of one class were left out; the

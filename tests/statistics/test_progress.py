@@ -70,7 +70,7 @@ def test_it_is_the_documented_object() -> None:
     ]
     assert told["journal"] == {
         "location": "/there", "generation": 2, "durable": 41, "age_s": 0.0, "append_ms": 1.5, "append_mean_ms": 1.75, "appends": 12,
-        "bytes": 3456,
+        "bytes": 3456, "clock_behind_s": 0.0,
     }  # fmt: skip
 
 

@@ -138,6 +138,9 @@ def test_every_kind_of_box_shows_what_the_rows_until_then_make(location: str) ->
     assert rows(location, "best", "key", "rank", "value") == Counter(
         (k, at, value) for k, v in keys.items() for at, value in enumerate(sorted(v, reverse=True)[:2], 1)
     )
+    told = {each.box: each.rows for each in checkpoint.boxes}
+    assert told["best"] == sum(min(2, len(v)) for v in keys.values()), "and not those that may still be among them"
+    assert (told["sorted"], told["joined"]) == (len(made), sum(row["value"] < 30 for row in made))
     assert rows(location, "threes", "key", "_rows") == Counter((k, len(v)) for k, v in keys.items())
     seen = ef.checkpoints(location).state("remembered").to_pylist()
     assert {row["key"]: (row["seen"], row["name"], dict(row["times"])) for row in seen} == {

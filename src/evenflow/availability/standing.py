@@ -52,6 +52,13 @@ class Standing:
         return min((cuts[-1].epoch if cuts else self.base for cuts in self.cuts.values()), default=self.base)
 
     @property
+    def stamp(self) -> int:
+        """The newest of any epoch that is known here, microseconds; 0 if there is none."""
+        pieces = self.checkpoints[-1].pieces if self.checkpoints else ()
+        logs = [facts for piece in pieces for facts in piece.facts.get("logs", {}).values()]
+        return max([*(cut.stamp for cuts in self.cuts.values() for cut in cuts[-1:]), *(int(facts[3]) for facts in logs), 0])
+
+    @property
     def fruitless(self) -> bool:
         """A driver has gone on here, and its journal has nothing of what it did."""
         return self.generation > 1 and self.begins[-1:] == [self.last]

@@ -407,6 +407,8 @@ class Kind(StrEnum):
     """The journal's store does not take what it should; nothing new is given out meanwhile."""
     JOURNAL_BACK = "journal_back"
     """It does again."""
+    CLOCK_BEHIND = "clock_behind"
+    """This driver's clock is behind the times in the journal."""
     RESTARTED = "restarted"
     """The run goes on where another driver has left it."""
     LOST = "lost"

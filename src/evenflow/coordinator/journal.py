@@ -39,8 +39,8 @@ class Journal:
     go into the next entry; _content: the newest of all. _others: entries of other kinds that wait. retained: checkpoints that were there.
     until: cuts of later epochs wait, so that no end takes these; None: none do.
     rows: objects with rows that cuts name, and the last epoch that does. under_way: the epoch of the checkpoint that has begun and is not
-    whole, None if there is none. leaving: a person stops the run: its last entry says so. _following: what all entries add up to, for
-    snapshots.
+    whole, None if there is none. leaving: a person stops the run: its last entry says so. stamp: the newest of a cut. _following: what all
+    entries add up to, for snapshots.
     """
 
     generation: int
@@ -64,6 +64,7 @@ class Journal:
     rows: dict[str, int] = field(default_factory=dict)
     under_way: int | None = None
     leaving: bool = False
+    stamp: int = 0
 
     @staticmethod
     def of(standing: Standing) -> Journal:
@@ -75,6 +76,7 @@ class Journal:
         journal = Journal(standing.generation, standing.nonce, last, durable, told, in_, standing.contents[-1], following)
         journal.retained = tuple(standing.checkpoints)
         journal.rows = dict(standing.rows)
+        journal.stamp = standing.stamp
         return journal
 
     # ------------------------------------------------------------ what is to go in
@@ -88,6 +90,7 @@ class Journal:
                         raise ProtocolError(f"epoch {cut.epoch} of ingress partition {key} is to be journalled after {self._told[key]}")
                     self._cuts.setdefault(key, []).append(cut)
                     self._told[key] = cut.epoch
+            self.stamp = max(self.stamp, *(cut.stamp for cut in cuts[-1:]), 0)
 
     def note_plan(self, plan: Plan) -> None:
         """A plan is committed."""

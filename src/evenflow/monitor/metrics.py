@@ -124,6 +124,8 @@ METRICS: Final = (
         ]),
     Metered("takeovers_total", "counter", (), "Deaths of sites after which replicas went on.",
         lambda look: [((), float(look.now.takeovers))]),
+    Metered("clock_behind_seconds", "gauge", (), "How far the driver's clock is behind the newest time in the journal.",
+        lambda look: [] if look.now.journal is None else [((), look.now.journal.clock_behind_s)]),
     Metered("checkpoint_age_seconds", "gauge", (), "Since the newest checkpoint was whole.",
         lambda look: (
             [] if look.now.checkpoint is None or look.now.checkpoint.age_s is None else [((), look.now.checkpoint.age_s)]

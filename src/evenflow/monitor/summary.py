@@ -53,9 +53,10 @@ def delivered_text(progress: Progress) -> str:
 
 
 def _journal(journal: JournalProgress) -> str:
-    """How far sinks may go, and what an append takes, or for how long one has been waiting."""
+    """How far sinks may go, what an append takes, or for how long one has been waiting, and whether the clock is behind."""
     waits = f"waits for {journal.age_s:.1f} s" if journal.age_s >= 1 else milliseconds(journal.append_ms)
-    return f"journal {grouped(journal.durable)} ({waits})"
+    clock = f", clock {journal.clock_behind_s:.0f} s behind" if journal.clock_behind_s >= 1 else ""
+    return f"journal {grouped(journal.durable)} ({waits}{clock})"
 
 
 def checkpoint_text(checkpoint: CheckpointProgress) -> str:

@@ -193,8 +193,10 @@ class Capturing:
         chains: dict[Key, Chain] = {}
         pieces = []
         for segment, (partitions, facts) in sorted(found.captured.items()):
-            objects = self._named(found.written[segment], chains)
-            pieces.append(Piece(segment, self._site, partitions, facts, objects))
+            written = found.written[segment]
+            objects = self._named(written, chains)
+            rows = facts.get("rows", {}) | {str(step): count for step, count in written.rows.items()}
+            pieces.append(Piece(segment, self._site, partitions, facts | ({"rows": rows} if rows else {}), objects))
         self.open, self._told = None, Stored(found.number, chains, found.lineages)
         self._acts.tell(CheckpointStored(found.number, tuple(pieces)))
 
@@ -224,7 +226,8 @@ def _changing(cohort: Cohort) -> dict[int, Changes]:
 
 
 def _rows(cohort: Cohort, partitions: Sequence[int]) -> dict[str, Any]:
-    """How many rows there are by step, for people: objects that are added to each other do not say. Not where some are on disk."""
+    """How many rows there are by step, for people: objects that are added to each other do not say. Of some operators who reads the rows
+    knows better. Not where some are on disk."""
     changing = {} if cohort.turns is not None else _changing(cohort)
     rows = {str(step): sum(map(own.count_of, partitions)) for step, own in changing.items()}
     return {"rows": rows} if rows else {}
@@ -269,13 +272,16 @@ def write(
     """Carry out `StoreState`, in any thread. put: brings an object into the store, or raises OSError. rest: is called now and then."""
     stored: list[StoredObject] = []
     links: list[Link] = []
+    rows: dict[int, int] = {}
     try:
         for step, made in order.state.objects(rest):
             name = object_name(order.folder, order.segment, step, site, sum(each.step == step for each in stored))
             put(name, made.data)
             stored.append(StoredObject(name, step, made.rows, len(made.data), made.digest))
+            if made.held is not None:
+                rows[step] = rows.get(step, 0) + made.held
             if made.of:
                 links.append(Link(stored[-1], order.state.epoch, made.of, made.since))
     except (OSError, DiskError) as error:
         return WriteFailed(order.number, order.segment, f"{type(error).__name__}: {error}")
-    return Written(order.number, order.segment, tuple(stored), tuple(links))
+    return Written(order.number, order.segment, tuple(stored), tuple(links), rows)

@@ -268,12 +268,13 @@ class CheckpointCompleted:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What `StoreState` asked for is in the store. links: those of the objects that later ones can be added to."""
+    """What `StoreState` asked for is in the store. links: of objects to which others can be added. rows: `objects.Written.held`, by step."""
 
     number: int
     segment: int
     objects: tuple[StoredObject, ...]
     links: tuple[Link, ...] = ()
+    rows: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,8 +430,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """Make objects of this state and put them into the store, beside the event loop, then say `Written` or `WriteFailed` (K4). folder: of
-    their names. soon: most of it is in no checkpoint yet."""
+    """Make objects of this state, store them beside the loop, and say `Written` or `WriteFailed` (K4). soon: most is in no checkpoint yet."""
 
     number: int
     folder: str

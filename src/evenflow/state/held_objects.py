@@ -43,7 +43,7 @@ def held_object(origin: Origin, found: Sequence[HeldPartition], sides: int, rest
         said["since"] = [each.since for each in found]
     made = to_file(pa.table(columns), said, rest)
     rows, since = {each.partition: each.rows for each in found}, {each.partition: each.since for each in found}
-    return replace(made, rows=sum(rows.values()), of=rows, since=since)
+    return replace(made, rows=sum(rows.values()), of=rows, since=since, held=sum(sum(each.counts) for each in found))
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,13 +72,15 @@ class Origin:
 @dataclass(frozen=True, slots=True)
 class Written:
     """An object as bytes. rows: in the file. digest: of the bytes, in hexadecimal digits. of: rows of each partition, where later objects
-    can be added to this one; since: the epoch that each partition's rows are since, -1 where it has all of them."""
+    can be added to this one; since: the epoch that each partition's rows are since, -1 where it has all of them. held: rows that these
+    partitions have by now, in this object or not, where nobody knows before they are read; else None."""
 
     data: bytes
     rows: int
     digest: str
     of: Mapping[int, int] = field(default_factory=dict)
     since: Mapping[int, int] = field(default_factory=dict)
+    held: int | None = None
 
 
 # ---------------------------------------------------------------- to Parquet

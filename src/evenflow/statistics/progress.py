@@ -149,6 +149,9 @@ class JournalProgress:
     """Entries that this driver has appended."""
     bytes: int
     """Size of them all."""
+    clock_behind_s: float = 0.0
+    """How far the driver's clock is behind the newest time in the journal, in seconds; 0 if it is not. Until it has caught up timers take
+    twice as long."""
 
 
 @dataclass(frozen=True, slots=True)

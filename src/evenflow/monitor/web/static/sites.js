@@ -65,6 +65,7 @@ export class Facts {
       facts.push(["Its size", bytes(checkpoint.bytes), checkpoint.failures ? `${checkpoint.failures} dropped since` : checkpoint.seconds === null ? "" : `made in ${seconds(checkpoint.seconds)}`]);
     }
     if (journal) facts.push(["Journal", whole(journal.durable), journal.age_s >= 1 ? `waits for ${seconds(journal.age_s)}` : `append ${ms(journal.append_ms)}`]);
+    if (journal && journal.clock_behind_s >= 1) facts.push(["Driver's clock", `${seconds(journal.clock_behind_s)} behind`, "the journal's times: timers take twice as long"]);
     for (const each of view.behind) facts.push([`Behind ${each.topic}`, whole(each.messages), `messages, source ${each.source}`]);
     for (const each of view.tables) facts.push([`Table ${each.table}`, `${whole(each.rows)} rows`, each.error ?? `read ${seconds(each.read_s)} ago`]);
     for (const each of view.slow) facts.push(["Does not return", each.box, `site ${each.site}, epoch ${whole(each.epoch)}, ${seconds(each.seconds)}`]);

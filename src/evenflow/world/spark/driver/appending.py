@@ -93,14 +93,15 @@ class Appender:
         with self._lock:
             return self._appends
 
-    def progress(self, durable: int) -> JournalProgress:
-        """durable: the last epoch that ends may take. From any thread."""
+    def progress(self, durable: int, clock_behind_us: int = 0) -> JournalProgress:
+        """durable: the last epoch that ends may take. clock_behind_us: see `coordinator.clocks`. From any thread."""
         with self._lock:
             age_s = 0.0 if self._since_s is None else time.monotonic() - self._since_s
             last_ms, mean_ms = (None if ms is None else round(ms, 3) for ms in (self._last_ms, self._mean_ms))
             return JournalProgress(
-                self._store.url, self._generation, durable, round(age_s, 3), last_ms, mean_ms, self._appends, self._bytes
-            )
+                self._store.url, self._generation, durable, round(age_s, 3), last_ms, mean_ms, self._appends, self._bytes,
+                round(clock_behind_us / 1e6, 3),
+            )  # fmt: skip
 
     # ------------------------------------------------------------ the thread
 

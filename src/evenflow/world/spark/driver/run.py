@@ -187,6 +187,7 @@ class Run(RunDisplay, AskedFor):
         user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble, restarted (also epoch, generation),
         lost (all replicas of something: the run waits for sites and goes on), recovered_in_place (also epoch, generation), before its start
         standby_waits, standby_takes_over (also silent_s, waited_s) and standby_ends (all with location, generation of whom it waited for),
+        clock_behind (this driver's clock is behind the journal's times: also behind_s),
         journal_waits (the location's store does not take what it should), journal_back, checkpoint_completed, checkpoint_dropped or
         checkpoint_passed_over (it cannot be read: an older one is gone on from). Events of a move have also number, segment, partitions,
         source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.

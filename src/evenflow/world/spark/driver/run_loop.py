@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, assert_never
 import pyarrow as pa
 
 from evenflow.coordinator.appending import FENCED
+from evenflow.coordinator.clocks import behind_us, told_behind
 from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
 from evenflow.coordinator.events import (
     Append,
@@ -55,7 +56,7 @@ from evenflow.site.events import Checkpoint, SinkCommitted, StateMemoryChanged
 from evenflow.site.facts import CopyLive
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.view import NOBODY
-from evenflow.statistics.progress import CheckpointProgress, Progress, SiteProcess, TableProgress
+from evenflow.statistics.progress import CheckpointProgress, JournalProgress, Progress, SiteProcess, TableProgress
 from evenflow.statistics.statistics import Statistics
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import Answer, Appender
@@ -169,6 +170,8 @@ class RunLoop:
             text = f"goes on at {taken.location.store.url}: epochs {beginning.epoch + 1} to {durable} are made again"
             kind = Kind.RESTARTED if before is None else Kind.RECOVERED_IN_PLACE
             self.record(kind, text, epoch=durable, generation=generation)
+            if (behind := told_behind(taken.standing.stamp, calls.clock.now_us())) is not None:
+                self.happenings.note(behind, time.monotonic())
             for why in taken.passed_over:
                 self.record(Kind.CHECKPOINT_PASSED_OVER, why)
 
@@ -427,12 +430,17 @@ class RunLoop:
         open_number = None if (found := kept.open) is None else found.number
         return self.checkpoint_numbers.progress(kept.failures, open_number) if self.located else None
 
+    def _journal(self) -> JournalProgress | None:
+        if self._appender is None or self.machine.journal is None:
+            return None
+        return self._appender.progress(self.machine.durable or 0, behind_us(self.machine.journal.stamp, self._calls.clock.now_us()))
+
     def watched(self, network: Network | None) -> Watched:
         """What those who watch are told. From any thread. network: as the user drew it."""
         now_s = time.monotonic()
         for outlet in self.outlets.values():
             self.numbers.add_latencies(outlet.take_latencies(), now_s)
-        journal = None if self._appender is None else self._appender.progress(self.machine.durable or 0)
+        journal = self._journal()
         facts = WatchedFacts(network, int(((self._ended_s or now_s) - self._began_s) * 1e6), journal, self._checkpoint())
         return replace(self.numbers.watched(not self.over.is_set(), self.happenings.since, facts), born=self.happenings)
 
@@ -441,5 +449,5 @@ class RunLoop:
         now_s, active = time.monotonic(), not self.over.is_set()
         for outlet in self.outlets.values():
             self.numbers.add_latencies(outlet.take_latencies(), now_s)
-        journal = None if self._appender is None else self._appender.progress(self.machine.durable or 0)
+        journal = self._journal()
         return self.numbers.progress(active, (self._ended_s or now_s) - self._began_s, sites, tables, journal, self._checkpoint())
