@@ -268,7 +268,7 @@ class CheckpointCompleted:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What `StoreState` asked for is in the store. links: of objects to which others can be added. rows: `objects.Written.held`, by step."""
+    """What `StoreState` asked for is stored. links: of objects to which others can be added. rows: `objects.Written.held`, by step."""
 
     number: int
     segment: int
@@ -430,7 +430,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """Make objects of this state, store them beside the loop, and say `Written` or `WriteFailed` (K4). soon: most is in no checkpoint yet."""
+    """Make objects of this state, store them beside the loop; say `Written` or `WriteFailed` (K4). soon: most is in no checkpoint yet."""
 
     number: int
     folder: str
