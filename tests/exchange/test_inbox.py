@@ -48,6 +48,17 @@ def test_an_epoch_is_complete_when_every_producer_has_been_marked() -> None:
     assert (taken.watermark, taken.stamp, taken.opened) == (30, 11, 4)
 
 
+def test_marks_say_together_the_least_that_was_kept_and_the_newest_time() -> None:
+    """Of three producers in any order: what each has kept of an epoch, and how far event time came there (D4)."""
+    for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
+        inbox = fed_by({4: (0,), 5: (1,), 6: (2,)})
+        said = {1: (900, 70), 2: (500, 20), 3: (700, 90)}
+        for feed in order:
+            inbox.mark(mark(feed, 1)._replace(kept=said[feed][0], newest=said[feed][1]))
+        taken = inbox.pop(1)
+        assert (taken.kept, taken.newest) == (500, 90)
+
+
 def test_batches_leave_in_order_of_their_sender_however_they_came() -> None:
     inbox = fed_by({4: (0,), 5: (1,)})
     inbox.put(bundle(2, 1, (50, 1)))
