@@ -157,6 +157,21 @@ def test_aggregates(spark: Any) -> None:
     assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
 
 
+def test_windows_stand_among_the_keys(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    rows = ef.Dataflow("windows").source(source(SCHEMA), name="t").with_watermark("at", "1 second")
+    gap = F.when(F.col("n") > 3, "5 seconds").otherwise("1 second")
+    for column, behind in (
+        (F.window("at", "1 minute"), rows.groupBy("k").window("1 minute")),
+        (F.window("at", "1 minute", "20 seconds").alias("w"), rows.groupBy("k").window("1 minute", "20 seconds")),
+        (F.window(F.col("at"), "1 hour", startTime="15 minutes"), rows.groupBy("k").window("1 hour", start="15 minutes")),
+        (F.session_window("at", "5 minutes"), rows.groupBy("k").session("5 minutes")),
+        (F.session_window("at", gap), rows.groupBy("k").session(gap)),
+    ):
+        assert rows.groupBy(column, "k").count().box.params["window"] == behind.count().box.params["window"]
+
+
 def test_what_has_no_sql_here_is_named_with_what_to_do(spark: Any) -> None:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -164,8 +179,6 @@ def test_what_has_no_sql_here_is_named_with_what_to_do(spark: Any) -> None:
     stream = ef.Dataflow("wrong").source(source(SCHEMA), name="t")
     with pytest.raises(NotPortable, match=r"row_number\(\) OVER.*write it as text, or with the stream's methods"):
         stream.select(F.row_number().over(Window.partitionBy("k").orderBy("n")).alias("r"))
-    with pytest.raises(NotPortable, match=r"window\(.*\.window\(\.\.\.\) behind group_by"):
-        stream.groupBy(F.window("at", "1 minute"), "k")
     with pytest.raises(NotPortable, match=r"\.with_columns before"):
         stream.groupBy(F.col("n") + 1)
     with pytest.raises(UnknownColumn, match="nowhere"):

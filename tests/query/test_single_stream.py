@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -74,6 +75,24 @@ def test_a_gap_computed_from_the_row_is_each_rows_own_end(rows: ef.Stream) -> No
 )  # fmt: skip
 def test_a_text_is_a_gap_where_spark_casts_it_to_an_interval(text: str, span_us: int | None) -> None:
     assert span_of_text(text) == span_us
+
+
+@pytest.mark.parametrize(
+    ("among", "behind"),
+    [
+        ("window(ts, '1 minute')", lambda grouped: grouped.window("1 minute")),
+        ("WINDOW(`ts`, '1 minute', '20 seconds', '0 second')", lambda grouped: grouped.window("1 minute", "20 seconds")),
+        (
+            "window(ts, INTERVAL 10 MINUTES, '5 minutes', '2 minutes')",
+            lambda grouped: grouped.window("10 minutes", "5 minutes", start="2 min"),
+        ),
+        ("session_window(ts, '5 minutes')", lambda grouped: grouped.session("5 minutes")),
+        ("session_window(ts, concat(length, ' days'))", lambda grouped: grouped.session("CONCAT(length, ' days')")),
+    ],
+)
+def test_a_window_may_stand_among_the_keys(rows: ef.Stream, among: str, behind: Callable[[Any], Any]) -> None:
+    one, other = (grouped.agg(n="count(*)") for grouped in (rows.group_by("src", among), behind(rows.group_by("src"))))
+    assert one.box.params == other.box.params and one.columns == ["src", "window_start", "window_end", "n"]
 
 
 def test_sessions_of_sessions(rows: ef.Stream) -> None:
@@ -225,6 +244,13 @@ def two_ends(batch: pa.RecordBatch) -> object:
 REFUSED: list[tuple[str, Draw, type[QueryError], str]] = [
     ("no gap", lambda s: s.group_by("src").session("0 s"), QueryError, "longer than zero"),
     ("no span", lambda s: s.group_by("src").session("soon"), QueryError, "box 'aggregate'.*soon"),
+    ("two windows", lambda s: s.group_by("window(ts, '1 s')", "window(ts, '2 s')"), QueryError, "two windows in one group_by"),
+    ("window and window", lambda s: s.group_by("window(ts, '1 s')").window("1 s"), QueryError, "have a window among their keys"),
+    ("window and session", lambda s: s.group_by("window(ts, '1 s')").session("1 s"), QueryError, "have a window among their keys"),
+    ("window of nothing", lambda s: s.group_by("window()"), QueryError, "write window.time, size"),
+    ("window without size", lambda s: s.group_by("window(ts)"), QueryError, "write window.time, size"),
+    ("window of no time", lambda s: s.group_by("window(src, '1 s')"), QueryError, "the watermark is on 'ts'"),
+    ("window of no span", lambda s: s.group_by("window(ts, 'soon')"), QueryError, "box 'aggregate'.*soon"),
     ("no gap and no end", lambda s: s.group_by("src").session(), QueryError, "has a gap, such as .*or a column with each row's end"),
     ("gap and end", lambda s: s.group_by("src").session("1 s", ends="ts"), QueryError, "has a gap, such as"),
     ("misspelt gap", lambda s: s.group_by("src").session("10 secnds"), QueryError, "'10 secnds' is not a span of time"),

@@ -299,7 +299,11 @@ class Stream(ShapedStream):
         raise QueryError(f"box 'process' behind {self.box.name!r} has no key; write .key_by('column', ...).process(...)")
 
     def group_by(self, *columns: Any) -> GroupedStream:
-        """Groups of rows with equal values, to aggregate. Without columns all rows are one group. Null is a group of its own."""
+        """Groups of rows with equal values, to aggregate. Without columns all rows are one group. Null is a group of its own.
+
+        A window may stand among them as in PySpark, `F.window("ts", "1 minute")` or "session_window(ts, '5 minutes')"; its bounds come as
+        window_start and window_end, as of `.window(...)` and `.session(...)` behind it.
+        """
         return grouped.grouped_by(self, columns)
 
     groupBy = group_by

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 
 import pyarrow as pa
 
-from evenflow.errors import NotPortable, QueryError
+from evenflow.errors import QueryError
 from evenflow.query.aggregates import FOREVER_US, AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
@@ -18,11 +18,11 @@ from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us, offset_us
 from evenflow.query.expression import compile_expression, split_alias
 from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, selected, ties_of, unnamed
+from evenflow.query.group_keys import WindowCall, group_keys
 from evenflow.query.handle import HandledStream
-from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, known, naming
+from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, naming
 from evenflow.query.regrouped import regrouped
 from evenflow.query.shaping import ShapedStream
-from evenflow.query.spark_column import is_spark_column, name_of, text_of
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
@@ -155,6 +155,7 @@ class GroupedStream(_Grouping[S]):
         start: windows begin at multiples of `slide` and so much more, or less with a minus sign, as Spark's startTime.
         """
         name = self.stream.flow.free("aggregate")
+        self._check_free(name)
         with naming(name):
             size_us = duration_us(size)
             slide_us = size_us if slide is None else duration_us(slide)
@@ -178,6 +179,7 @@ class GroupedStream(_Grouping[S]):
         its end.
         """
         name = self.stream.flow.free("aggregate")
+        self._check_free(name)
         if (gap is None) == (ends is None):
             raise QueryError(
                 f"box {name!r}: a session has a gap, such as .session('5 minutes'), or a column with each row's end: ends='until'"
@@ -212,6 +214,20 @@ class GroupedStream(_Grouping[S]):
             until += "_"
         window = OwnSessions(time, ends=until)
         return SessionStream(self.stream, self.keys, window, None, None, {**extra, until: ends}, time if extra else None)
+
+    def _check_free(self, name: str) -> None:
+        if self.over is not None:
+            raise QueryError(f"box {name!r}: these groups have a window among their keys; take one of the two away")
+
+    def _over(self, call: WindowCall) -> GroupedStream[S]:
+        """The same groups in a window that stood among the keys."""
+        made: _Grouping[S]
+        if call.session:
+            made = self.session(call.spans[0], column=call.column)
+        else:
+            size, slide, start = call.spans[0], *(*call.spans[1:], None, None)[:2]
+            made = self.window(size, slide, column=call.column, start=start)
+        return GroupedStream(made.stream, made.keys, made.over, made.order, made.tie_break, made.extra, made.time, made.whole)
 
     def resample(
         self, step: str | timedelta, *columns: str, how: Literal["linear", "previous"] = "linear", max_gap: str | timedelta | None = None,
@@ -318,25 +334,9 @@ class RowWindowedStream(_Grouping[S]):
 
 def grouped_by(stream: S, columns: Sequence[Any]) -> GroupedStream[S]:
     """See `Stream.group_by`."""
-    columns = [_key(column) for column in columns]
-    for column in columns:
-        if isinstance(column, str) and column not in stream.columns and not column.isidentifier():
-            raise QueryError(f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before")
-        known(stream.flow.free("aggregate"), column, stream.schema)
-    return GroupedStream(stream, tuple(columns))
-
-
-def _key(given: Any) -> Any:
-    """A column of PySpark that is a key is one of the stream's. A window is said behind the keys."""
-    if not is_spark_column(given):
-        return given
-    name = name_of(given)
-    if name is None:
-        text = text_of(given)
-        over = {"window(": ".window(...) behind group_by", "session_window(": ".session(...) behind group_by"}
-        remedy = next((say for call, say in over.items() if text.startswith(call)), ".with_columns before")
-        raise NotPortable(f"box 'aggregate': a key is a column, not {text}; write it with {remedy}")
-    return name
+    keys, over = group_keys(stream.schema, columns)
+    grouped = GroupedStream(stream, keys)
+    return grouped if over is None else grouped._over(over)
 
 
 def default_order(stream: HandledStream, order: Order | None) -> Order:

@@ -1,0 +1,85 @@
+"""The columns of a group_by: keys, and perhaps window(...) or session_window(...) among them, as people write who come from PySpark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from sqlglot import exp
+
+from evenflow.errors import NotPortable, QueryError
+from evenflow.query.kinds.judging import known, naming
+from evenflow.query.spark_column import is_spark_column, name_of, text_of
+from evenflow.query.sql.parser import parse, to_sql
+
+_CALL: Final = re.compile(r"\s*(session_)?window\s*\(", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """session: it is a session_window. column: its time. spans: what is said of it, in Spark's order, texts that are lengths of time or
+    expressions."""
+
+    session: bool
+    column: str
+    spans: tuple[str, ...]
+
+
+def window_call(text: str) -> WindowCall | None:
+    """The call, None for any other text. Raises QueryError for one that cannot be."""
+    if _CALL.match(text) is None:
+        return None
+    tree = parse(text)
+    name = tree.name.lower() if isinstance(tree, exp.Anonymous) else ""
+    if name not in ("window", "session_window"):
+        return None
+    most, says = (4, "window(time, size[, slide[, start]])") if name == "window" else (2, "session_window(time, gap)")
+    time, *spans = tree.expressions or [exp.Null()]
+    if not isinstance(time, exp.Column) or not 1 <= len(spans) < most:
+        raise QueryError(f"{text!r}: write {says}, whose time is a column")
+    return WindowCall(name == "session_window", time.name, tuple(map(_span, spans)))
+
+
+def group_keys(schema: pa.Schema, columns: Sequence[Any]) -> tuple[tuple[Any, ...], WindowCall | None]:
+    """The keys, and the window among them. Raises QueryError, and NotPortable for a column of PySpark that is neither."""
+    keys: list[Any] = []
+    over: WindowCall | None = None
+    for column in map(_key, columns):
+        with naming("aggregate"):
+            call = window_call(column) if isinstance(column, str) and column not in schema.names else None
+        if call is not None and over is not None:
+            raise QueryError("box 'aggregate': there are two windows in one group_by; group by one of them before the other")
+        over = call or over
+        if call is None:
+            if isinstance(column, str) and column not in schema.names and not column.isidentifier():
+                raise QueryError(f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before")
+            known("aggregate", column, schema)
+            keys.append(column)
+    return tuple(keys), over
+
+
+def _key(given: Any) -> Any:
+    """A column of PySpark that is a key is one of the stream's, or a window."""
+    if not is_spark_column(given):
+        return given
+    name = name_of(given)
+    if name is not None:
+        return name
+    text = text_of(given)
+    if not text.startswith(("window(", "session_window(")):
+        raise NotPortable(f"box 'aggregate': a key is a column, not {text}; write it with .with_columns before")
+    return text
+
+
+def _span(tree: exp.Expr) -> str:
+    if isinstance(tree, exp.Literal) and tree.is_string:
+        return str(tree.this)
+    if isinstance(tree, exp.Interval) and tree.this is not None:
+        return f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else str(tree.this.name)
+    return to_sql(tree)
+
+
+__all__ = ["WindowCall", "group_keys", "window_call"]
