@@ -224,7 +224,7 @@ OPERATORS = [
     Case("totals that subtract", Subtracting, plain_epochs(("k",))),
     Case("places in an order", Ranking, plain_epochs(("k",))),
     Case("totals made anew", Regrouping, plain_epochs(("k",))),
-    *(Case(f"{how} join of changes", lambda how=how: Pairing(how), plain_epochs(("k",))) for how in ("inner", "full", "anti")),
+    *one_in(3, [Case(f"{how} join of changes", lambda how=how: Pairing(how), plain_epochs(("k",))) for how in ("full", "inner", "anti")]),
     Case("complete", Whole, plain_epochs(("k",))),
     Case("the user's, running", lambda: Aggregate(SCHEMA, ("s", "b"), [*OF_USERS, *ROWS_OF], changes=True), plain_epochs(("s", "b"))),
     Case("combine of the user's", lambda: Combine(SCHEMA, ("name",), [COUNTS, SPREAD], SLIDING, places=4), timed_epochs(("k",))),

@@ -248,18 +248,13 @@ SHEDDING: Final = (
 what was kept (operator/test_gate.py), that consumers go by the newest time of one source partition (exchange/test_inbox.py), and that a
 restart forgets what windows have lost (site/test_restored_facts.py)."""
 
-VIEWS: Final = (
+MUTATIONS: Final = (
     Mutation(
-        "a row that comes with its partition is in no list",
+        "a row that comes is in no list",
         "operator.changes.by_key:ByKey._installed",
         "link(np.ascontiguousarray(slots),",
         "link(np.ascontiguousarray(slots[1:]),",
     ),
-)
-"""Of boxes over results that change."""
-
-MUTATIONS: Final = (
-    *VIEWS,
     Mutation(
         "ack before holding",
         "site.feeding:Feeding.received",
