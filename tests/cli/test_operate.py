@@ -86,6 +86,12 @@ class Run:
         self.asked.append(("suspend", target, timeout_s))
         return self.checkpoint(timeout_s) | {"savepoint": target}
 
+    def stop(self, drain: bool, timeout_s: float) -> None:
+        self.asked.append(("stop", drain, timeout_s))
+
+    def exception(self) -> None:
+        return None
+
     def refresh(self, table: str | None, timeout_s: float) -> dict[str, Any]:
         self.asked.append(("refresh", table, timeout_s))
         return {"table": table or "only", "changed": table is not None, "rows": 1234, "version": 2, "epoch": 77}
@@ -445,4 +451,9 @@ def test_a_checkpoint_a_savepoint_and_an_end_behind_one_are_asked_for(engine: En
     assert "flow-1 is suspended behind epoch 77, checkpoint 2.5\n" in capfd.readouterr().out
     assert run("suspend", "/backup/two", "--json") == 0
     assert object_of(capfd.readouterr().out)["savepoint"] == "/backup/two"
+    assert run("stop") == 0 and "flow-1 has ended behind epoch" in capfd.readouterr().out
+    assert run("stop", "--drain", "--run", "flow", "--timeout", "5", "--json") == 0
+    told = object_of(capfd.readouterr().out)
+    assert (told["run"], told["drained"], told["error"]) == ("flow-1", True, None)
+    assert engine.asked[-2:] == [("stop", False, 60.0), ("stop", True, 5.0)]
     assert engine.asked[0] == ("checkpoint", 9.0) and engine.asked[1] == ("savepoint", "/backup/one", 120.0)

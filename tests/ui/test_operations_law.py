@@ -6,14 +6,17 @@ import inspect
 import json
 import urllib.error
 import urllib.request
+from typing import Any
 
 import pytest
 import typer
 from playwright.sync_api import Browser, expect
 
 from evenflow.cli.app import app
-from evenflow.coordinator.requests import OPERATIONS, arguments_of
+from evenflow.coordinator.requests import OPERATIONS, Operation, arguments_of
 from evenflow.world.spark.driver.control_port import ASKED
+from evenflow.world.spark.driver.engine import Engine
+from evenflow.world.spark.driver.run import Run
 from tests.ui.looking import opened, shows_numbers
 from tests.ui.serving import Page, serving, sessions, simulated
 
@@ -113,6 +116,59 @@ def test_an_operation_names_the_run_that_is_shown_and_waits_for_the_word(browser
             watched.page.locator("[data-operation=checkpoint]").click()
         assert sent.value.post_data_json == {"run": run}
         watched.said.clear()  # A simulated run makes no checkpoint on request, and the browser says so.
+
+
+IN_PYTHON = {
+    "sites": (Engine.describe,), "drain": (Engine.drain,), "add-sites": (Engine.add_sites,), "remove-sites": (Engine.remove_sites,),
+    "rebalance": (Engine.rebalance, Run.rebalance), "pin": (Run.pin, Run.unpin), "repartition": (Run.repartition,),
+    "refresh": (Run.refresh,), "checkpoint": (Run.checkpoint,), "savepoint": (Run.savepoint,), "suspend": (Run.suspend,),
+    "stop": (Run.stop,), "start": (Engine.start,), "compare": (Run.compare,), "replace": (Run.replace,), "state": (Run.state,),
+    "profile": (Engine.profile,),
+}  # fmt: skip
+"""What does the same in a program."""
+PLAIN = {"run", "file", "arguments", "modules", "off"}
+"""Arguments that a program needs not: it has the run and the dataflow themselves, and `unpin`."""
+OF_PROGRAMS = {
+    "say": "a function of the program's, which is told how far it is: lines on standard error, or in the stream",
+    "standby": "waits at a location until another driver is silent: `evenflow run --standby`, a process for nothing else",
+    "watch": "a function of the program's that is told how far standing by is",
+}  # fmt: skip
+ONLY_PYTHON = {
+    Engine.open_control: "opens the port at which others ask", Engine.open_ui: "`evenflow ui`", Engine.ui: "a frame in a notebook",
+    Engine.stop: "ends the process that would answer",
+    Run.await_termination: "who asks from outside looks at readings", Run.exception: "in `sites`, and in readings",
+    Run.change_plan: "of tests: the same plan under another number", Run.events: "`watch`, the stream and `happened`",
+    Run.moves: "in `sites`", Run.numbers: "readings, `sites`", Run.progress: "readings, `sites`", Run.watched: "readings",
+    Run.statistics: "readings; `run --statistics FILE`", Run.statistics_since: "readings; `run --statistics FILE`",
+    Run.read_stream: "a stream of this program's Spark", Run.refresh_tables: "is given the contents by the program",
+    Run.set_state_memory: "of experiments: budgets are an option of the engine",
+    Run.shed: "a table; sums of it are in readings",
+}  # fmt: skip
+"""Methods that no operation has, and where people find the same."""
+
+
+def public(of: type) -> set[Any]:
+    return {each for name, each in inspect.getmembers(of, inspect.isfunction) if not name.startswith("_")}
+
+
+def test_a_program_can_do_what_people_can_and_nothing_else() -> None:
+    assert IN_PYTHON.keys() == NAMES
+    named = {method for methods in IN_PYTHON.values() for method in methods}
+    assert named & ONLY_PYTHON.keys() == set()
+    assert {each.__qualname__ for each in public(Engine) | public(Run)} == {each.__qualname__ for each in named | ONLY_PYTHON.keys()}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
+def test_a_method_takes_what_the_operation_takes(operation: Operation) -> None:
+    wanted = {argument.name: argument.default for argument in operation.arguments if argument.name not in PLAIN}
+    for method in IN_PYTHON[operation.name]:
+        parameters = dict(inspect.signature(method).parameters)
+        taken = parameters.keys() - {"self", "flow"} - OF_PROGRAMS.keys()
+        assert taken <= wanted.keys() and (method is Run.unpin or taken == wanted.keys()), method.__qualname__
+        for name in taken:
+            default = parameters[name].default
+            if wanted[name] is not None and default is not inspect.Parameter.empty and name != "limit":
+                assert default == wanted[name], (method.__qualname__, name)
 
 
 def test_defaults_are_what_a_request_may_say() -> None:

@@ -1,4 +1,4 @@
-"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `refresh`, `savepoint`, `suspend`:
+"""`evenflow sites`, `drain`, `add-sites`, `remove-sites`, `rebalance`, `pin`, `repartition`, `refresh`, `savepoint`, `suspend`, `stop`:
 what a person does with an engine that runs elsewhere on this machine, in an `evenflow run` or in a program that has opened its control
 port."""
 
@@ -196,6 +196,26 @@ def suspend(
         saved = "" if found["savepoint"] is None else f"; savepoint {found['savepoint']}"
         what = f"{found['run']} is suspended behind epoch {found['epoch']}, checkpoint {found['generation']}.{found['number']}{saved}"
         output.out.print(what, highlight=False, soft_wrap=True)
+    return OK
+
+
+def stop(
+    context: typer.Context,
+    drain: Annotated[bool, typer.Option("--drain", help="Take no more input, and finish what has been taken in.")] = False,
+    run: RunOption = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for which it may finish what has been taken in.", min=0.1)] = 60.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """End a run. Results under way are dropped; no sink gets part of an epoch. At a checkpoint location it can be started again.
+
+    Example: `evenflow stop --run sessions --drain`
+    """
+    output: Output = context.obj
+    found = asked(output, engine, "stop", drain=drain, run=run, timeout_s=timeout)
+    if not output.as_json:
+        why = "" if found["error"] is None else f": {found['error']}"
+        output.out.print(f"{found['run']} has ended behind epoch {found['epoch']}{why}", highlight=False, soft_wrap=True)
     return OK
 
 

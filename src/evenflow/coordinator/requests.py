@@ -122,6 +122,14 @@ OPERATIONS: Final = (
         (Argument("target", "text", "Also make a savepoint there."), _RUN, _timeout(_WHOLE, 120.0)), "change", ("suspend",), again=True,
     ),
     Operation(
+        "stop", "End a run; results under way are dropped, or finished first.",
+        (
+            Argument("drain", "yes", "Take no more input, and finish what has been taken in.", default=False), _RUN,
+            _timeout("Seconds for which it may finish what has been taken in; then it ends as without.", 60.0),
+        ),
+        "change", ("stop",), again=True,
+    ),
+    Operation(
         "start", "Start another dataflow beside those that run. The engine's process runs the file.",
         (
             *_FLOW, Argument("replicas", "whole", "Of every partition; default the engine's."),

@@ -172,6 +172,13 @@ def _suspend(engine: Controlled, given: Given, say: Say) -> Given:
     return {"run": run.id, **run.suspend(None if target is None else str(target), float(given["timeout_s"]), say)}
 
 
+def _stop(engine: Controlled, given: Given, say: Say) -> Given:
+    run, drain = _run_of(engine, given.get("run")), bool(given.get("drain"))
+    run.stop(drain, float(given["timeout_s"]))
+    error = run.exception()
+    return {"run": run.id, "drained": drain, "epoch": run.numbers().epoch, "error": None if error is None else str(error)}
+
+
 def _run_of(engine: Controlled, name: str | None) -> Run:
     """The active run with this id or of this dataflow; None: the only one."""
     active = [run for run in engine.runs if run.is_active]
@@ -198,6 +205,7 @@ ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
     "checkpoint": _checkpoint,
     "savepoint": _savepoint,
     "suspend": _suspend,
+    "stop": _stop,
     "state": _state,
     "profile": _profile,
 }
