@@ -22,6 +22,7 @@ from evenflow.monitor.health import liveness, readiness
 from evenflow.monitor.metrics import METRICS, exposition
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene, SceneSite
+from tests.monitor.promql import evaluate, raised, seconds_of, series_of
 from tests.monitor.simulated import readings_of, scenes_of, stream
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,7 +37,9 @@ def newest() -> tuple[Scene, Reading]:
 
 def samples(scene: Scene, reading: Reading) -> dict[tuple[str, ...], float]:
     """By name and values of the labels, in the order of their names."""
-    families = text_string_to_metric_families(exposition(scene, reading).decode())
+    families = list(text_string_to_metric_families(exposition(scene, reading).decode()))
+    assert len({family.name for family in families}) == len(families), "a family is told in one piece, as `promtool check metrics` wants it"
+    assert all(family.documentation and family.type in ("counter", "gauge", "histogram", "summary") for family in families)
     found = [((s.name, *(value for _, value in sorted(s.labels.items()))), s.value) for family in families for s in family.samples]
     assert len(found) == len(dict(found)), "a series is told twice"
     return dict(found)
@@ -199,9 +202,42 @@ def test_what_grafana_asks_is_promql(generator: Any) -> None:
         promql_parser.parse("sum by (dataflow (evenflow_rows_in_total)")
 
 
+def test_alerts_are_raised_by_their_troubles_and_by_nothing_else() -> None:
+    """Method: half an hour of a run that is well, of one that is well again, and of one that has every trouble, judged every minute."""
+    (group,) = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    rules = {rule["alert"]: rule for rule in group["rules"]}
+    text = (Path(__file__).parent / "alerts_fire.yaml").read_text(encoding="utf-8")
+    for case in yaml.load(text, Loader=yaml.BaseLoader)["tests"]:  # Else 0x40 is a number.
+        series = series_of(case["input_series"])
+        for each in case["alert_rule_test"]:
+            wanted = [(alert["exp_labels"], alert["exp_annotations"]) for alert in each.get("exp_alerts", ())]
+            assert raised(rules[each["alertname"]], series, seconds_of(each["eval_time"])) == wanted, (case["name"], each["alertname"])
+
+
+@pytest.mark.parametrize(
+    ("expression", "series", "at_s", "wanted"),
+    [
+        ("rate(a[5m])", {"a": "0+60x10"}, 600, [({}, 1.0)]),
+        ("rate(a[5m])", {"a": "5x10"}, 600, [({}, 0.0)]),
+        ("rate(a[5m])", {"a": "0+60x6 0+60x6"}, 600, [({}, 0.75)]),
+        ("rate(a[5m])", {"a": "0+60x2"}, 1200, []),
+        ("a > 1", {'a{x="1"}': "1x9", 'a{x="2"}': "2x9"}, 60, [({"x": "2", "__name__": "a"}, 2.0)]),
+        ("a < b", {'a{x="1"}': "1x9", 'b{x="1"}': "2x9", 'a{x="2"}': "1x9"}, 60, [({"x": "1", "__name__": "a"}, 1.0)]),
+        ("max by (x) (a)", {'a{x="1", y="1"}': "1x9", 'a{x="1", y="2"}': "7x9"}, 60, [({"x": "1"}, 7.0)]),
+        ("histogram_quantile(0.5, a)", {'a{le="1"}': "2x9", 'a{le="3"}': "6x9", 'a{le="+Inf"}': "8x9"}, 60, [({}, 2.0)]),
+        ("histogram_quantile(0.9, a)", {'a{le="1"}': "2x9", 'a{le="3"}': "6x9", 'a{le="+Inf"}': "8x9"}, 60, [({}, 3.0)]),
+    ],
+)  # fmt: skip
+def test_what_judges_alerts_counts_as_prometheus_does(expression: str, series: Any, at_s: float, wanted: Any) -> None:
+    found = evaluate(promql_parser.parse(expression), series_of([{"series": n, "values": v} for n, v in series.items()]), at_s)
+    assert [(dict(labels), pytest.approx(value)) for labels, value in found] == wanted
+    with pytest.raises(NotImplementedError):
+        evaluate(promql_parser.parse(f"absent({expression})"), {}, at_s)
+
+
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH, and EVENFLOW_PROMTOOL does not name it")
-def test_alerts_are_raised_by_their_troubles_and_by_nothing_else(tmp_path: Path) -> None:
-    """Method: Prometheus' own tool takes the rules through half an hour of a run that is well, and of one that has every trouble."""
+def test_prometheus_own_tool_says_the_same_of_alerts(tmp_path: Path) -> None:
+    """Method: it takes the rules through half an hour of a run that is well, and of one that has every trouble."""
     assert PROMTOOL is not None
     cases = tmp_path / "cases.yaml"
     cases.write_text((Path(__file__).parent / "alerts_fire.yaml").read_text(encoding="utf-8").replace("RULES", str(ALERTS)))
