@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 
 from evenflow.bench.events import VaryingEvents
@@ -60,9 +61,9 @@ QUICK: Final = Setting(most=4, calm_s=6.0, high_s=18.0, back_s=24.0, sine_s=15.0
 
 
 class Costly(BatchProcessor):
-    """Answers each row with its key, at a cost."""
+    """Answers each row with its key and value, at a cost."""
 
-    output: ClassVar[str] = "key bigint, ts timestamp"
+    output: ClassVar[str] = "key bigint, value bigint"
     keeps_key: ClassVar[bool] = True
 
     def __init__(self, cost: RowCost) -> None:
@@ -70,7 +71,7 @@ class Costly(BatchProcessor):
 
     def process(self, rows: pa.RecordBatch, groups: Groups, state: Any) -> Any:  # type: ignore[override]
         self.cost.spend(rows.num_rows)
-        return {"key": rows["key"], "ts": rows["ts"]}
+        return {"key": rows["key"], "value": rows["value"]}, np.arange(rows.num_rows)
 
 
 def run(*, setting: Setting, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
