@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _CLAUSES: Final = frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match", "laterals"})
 _REMEDIES: Final = {
     "order": "a stream has no end to sort at; leave it out, and sort what comes out of the sink, or use complete mode",
-    "limit": "a stream has no end; leave it out, keep the best rows of a key with row_number() OVER (...) <= n, or use complete mode",
+    "limit": "a stream has no end; leave it out, keep the best rows of a key with row_number() OVER (...) <= n, or use changelog mode",
     "qualify": "write it as a condition on row_number() in a query around this one",
 }
 
