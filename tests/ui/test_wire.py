@@ -37,7 +37,7 @@ from evenflow.world.spark.driver.control_port import ControlPort
 from tests.query.test_checking import drawn
 from tests.ui.editing import editing
 from tests.ui.serving import TOKENS, serving, sessions, simulated
-from tests.ui.test_replay import KILL, replaying
+from tests.ui.test_replay import kill, replaying
 from tests.world.test_watching import watched_engine
 
 __all__ = ["watched_engine"]  # The fixture.
@@ -186,7 +186,7 @@ def test_garbage_at_every_path_is_answered(tmp_path: Path) -> None:
     site: Any = Site(Feed("n", ()), lambda name, arguments, say: {}, lambda: b"", lambda: None, TOKENS)
     drawing, recording = tmp_path / "drawn.json", tmp_path / "incident.jsonl"
     drawing.write_text(json.dumps(drawn()))
-    recording.write_bytes(b"".join(KILL))
+    recording.write_bytes(b"".join(kill()))
     with serving(simulated(sessions())) as page:
         found = list(answers_to_garbage(page.at, paths(make_app(site))))
     with replaying(recording) as at:
