@@ -39,6 +39,8 @@ from evenflow.world.spark.net import control
 
 RECENT_S: Final = 10.0
 """Rates and latencies of a live run are over this much of its past."""
+PAST_S: Final = 12.0
+"""For so long a site's reports are kept: they come up to four times a second."""
 
 
 @dataclass(slots=True)
@@ -46,7 +48,13 @@ class SiteNumbers:
     """The newest and some older reports of one site's part: (time s, cpu s, rows in, rows out)."""
 
     newest: control.PartReport | None = None
-    past: deque[tuple[float, float, int, int]] = field(default_factory=lambda: deque(maxlen=48))
+    past: deque[tuple[float, float, int, int]] = field(default_factory=deque)
+
+    def note(self, at_s: float, cpu_s: float, rows_in: int, rows_out: int) -> None:
+        """Keep what was reported, and of older reports those of `PAST_S` and one before: an idle site reports seldom."""
+        self.past.append((at_s, cpu_s, rows_in, rows_out))
+        while len(self.past) > 2 and self.past[1][0] < at_s - PAST_S:
+            self.past.popleft()
 
     @property
     def finished(self) -> int:
@@ -172,7 +180,7 @@ class RunNumbers:
             self._windows.add(part.window)
             self._totals.take(part.window, self._growing.structures)
             self._growing.take(part.window)
-            numbers.past.append((report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out))
+            numbers.note(report.at_us / 1e6, report.cpu_s, part.rows_in, part.rows_out)
             self._latencies.add(now_s, part.latencies)
         return True
 
