@@ -60,7 +60,7 @@ def test_a_sine_changes_nothing_once_its_peak_is_known(mean: float, period_s: in
 def test_noise_brings_nobody_back() -> None:
     """A load that lies just where one site more or less would do, with a tenth of noise."""
     random = Random(7)
-    for load in np.arange(1.5, 5.5, 0.2):
+    for load in np.arange(1.5, 5.5, 0.5):
         found = scaled(lambda s, load=load: load * random.gauss(1, 0.03), 3600, 5, every=10)  # type: ignore[misc]
         assert len(found) <= 2, (load, found)
 
