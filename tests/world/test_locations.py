@@ -421,3 +421,16 @@ def test_people_see_a_table(capfd: pytest.CaptureFixture[str]) -> None:
 def test_each_command_says_how_it_is_used(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run(command, "--help") == 0
     assert f"evenflow checkpoints {command}" in capfd.readouterr().out
+
+
+def test_why_a_checkpoint_cannot_be_gone_on_from_is_said_however_narrow_the_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    location = copied(tmp_path, 1)
+    gone = next((Path(location) / folder_of(1, NEWEST)).iterdir())
+    gone.unlink()
+    for arguments in (("list", location), ("inspect", location, "1.3")):
+        assert run(*arguments) == 0
+        told = capfd.readouterr().out
+        assert f"1.3: {folder_of(1, NEWEST)}/{gone.name} is missing\n" in told and "1.2: " not in told

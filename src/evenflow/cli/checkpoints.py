@@ -48,6 +48,7 @@ def list_(context: typer.Context, location: Where, json: Json = False) -> int:
     if not output.as_json:
         output.out.print(f"{found.dataflow}, run {found.run}", highlight=False, soft_wrap=True)
         output.out.print(_table(there) if there else "no checkpoints")
+        _print_wrong(output, there)
     return OK
 
 
@@ -268,20 +269,28 @@ def _slowly(output: Output) -> Callable[[str], None]:
 
 
 def _table(there: Sequence[Checkpoint]) -> Table:
-    table = _columns("checkpoint", "epoch", "size", "objects", "rows", "whole since", "took", "")
+    table = _columns("checkpoint", "epoch", "size", "objects", "rows", "whole since", "took")
     for each in there:
         took = DASH if each.seconds is None else f"{each.seconds:.1f} s"
         table.add_row(
             each.name, grouped(each.epoch), _size(each.bytes), grouped(each.objects), grouped(each.rows), each.ended_at or DASH, took,
-            each.wrong or "", style="" if each.complete else "yellow",
+            style="" if each.complete else "yellow",
         )  # fmt: skip
     return table
+
+
+def _print_wrong(output: Output, there: Sequence[Checkpoint]) -> None:
+    """Why those that cannot be gone on from cannot: in lines of their own, since a narrow table would leave out just that."""
+    for each in there:
+        if each.wrong:
+            output.out.print(f"{each.name}: {each.wrong}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _print_inspected(output: Output, found: Inspected) -> None:
     checkpoint = found.checkpoint
     what = f"checkpoint {checkpoint.name}: epoch {grouped(checkpoint.epoch)}, {_size(checkpoint.bytes)}"
     output.out.print(f"{found.dataflow}, run {found.run}, {what}", highlight=False, soft_wrap=True)
+    _print_wrong(output, [checkpoint])
     boxes = _columns("box", "kind", "segment", "partitions", "rows", "size", "watermark")
     for box in found.boxes:
         boxes.add_row(
