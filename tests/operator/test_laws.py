@@ -224,7 +224,7 @@ OPERATORS = [
     Case("totals that subtract", Subtracting, plain_epochs(("k",))),
     Case("places in an order", Ranking, plain_epochs(("k",))),
     Case("totals made anew", Regrouping, plain_epochs(("k",))),
-    *one_in(3, [Case(f"{how} join of changes", lambda how=how: Pairing(how), plain_epochs(("k",))) for how in ("full", "inner", "anti")]),
+    *(Case(f"{how} join of changes", lambda how=how: Pairing(how), plain_epochs(("k",))) for how in ("full", "inner", "anti")),
     Case("complete", Whole, plain_epochs(("k",))),
     Case("the user's, running", lambda: Aggregate(SCHEMA, ("s", "b"), [*OF_USERS, *ROWS_OF], changes=True), plain_epochs(("s", "b"))),
     Case("combine of the user's", lambda: Combine(SCHEMA, ("name",), [COUNTS, SPREAD], SLIDING, places=4), timed_epochs(("k",))),
@@ -350,7 +350,8 @@ NESTED_OPERATORS = [
     of_nested("join with a table", lambda: TableJoin(Join("left", ("who",), ("who",), ("who",)), NESTED, HOMES), ("who",), any_cut=True),
     of_nested("bsort", lambda: BSort(NESTED, ("who",), "small", 4), ("who",), any_cut=True),
 ]
-CASES = [*OPERATORS, *one_in(11, NESTED_OPERATORS)]
+OF_CHANGES = [case for case in OPERATORS if case.name.endswith("join of changes")]
+CASES = [*(case for case in OPERATORS if case not in OF_CHANGES), *one_in(3, OF_CHANGES), *one_in(11, NESTED_OPERATORS)]
 ANY_CUT = [case for case in OPERATORS if case.any_cut] + one_in(11, [case for case in NESTED_OPERATORS if case.any_cut])
 
 
