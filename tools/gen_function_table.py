@@ -26,7 +26,7 @@ STORED: Final = Path(__file__).resolve().parent / "spark_functions.json"
 OPERATORS: Final = "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or not in between case when cast decimal"
 SYNTAX: Final = frozenset([
     *OPERATORS.split(), *GENERATORS, ">>>", "window", "session_window", "window_time", "row_number", "lag", "arrays_zip", "grouping",
-    "grouping_id",
+    "grouping_id", "make_interval", "make_ym_interval",
 ])  # fmt: skip
 """What is written in its own way, or is a word of FROM, GROUP BY or OVER."""
 GROUPS: Final = {
@@ -52,7 +52,7 @@ REASONS: Final = {
          "input_file_block_start"),
         ("calls a method of the JVM", "java_method reflect try_reflect"),
         ("an interval has days to microseconds; months and years have no fixed length",
-         "make_interval make_ym_interval try_make_interval"),
+         "try_make_interval"),
         ("it depends on the language of the texts", "sentences"),
         ("a timestamp has microseconds", "timestamp_nanos unix_nanos"),
         ("columns cannot be times of a day",
@@ -64,6 +64,8 @@ REASONS: Final = {
 }  # fmt: skip
 """Why one is not there."""
 NARROWER: Final = {
+    **dict.fromkeys(("make_interval", "make_ym_interval"), "where it moves a date or a timestamp, as in `ts + make_interval(0, n)`"),
+    "approx_top_k": "exact: the values are kept",
     **dict.fromkeys(xpaths.FUNCTIONS, "with the package `lxml`: `pip install 'evenflow[xml]'`"),
     **dict.fromkeys(("percentile_cont", "percentile_disc"), "with `WITHIN GROUP (ORDER BY x)`"),
     "aes_encrypt": "with the start vector given, or in the mode `ECB`",

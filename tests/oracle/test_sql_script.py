@@ -280,6 +280,13 @@ ASKED = {
            CROSS JOIN (VALUES (1.5), (2)) AS w WHERE t.k LIKE ANY ('k1', '%2') AND t.k NOT LIKE ALL ('k1', 'x')"""
     ),
     "rows of the text by name": Asked("SELECT k, name FROM t JOIN VALUES (1, 'one'), (7L, 'seven') AS v(n, name) USING (n) WHERE x > .2"),
+    "of bits, tops and intervals": Asked(
+        """SELECT k, hex(bitmap_construct_agg(bitmap_bit_position(n))) AS b, hex(bitmap_or_agg(CAST(k AS BINARY))) AS o,
+           hex(bitmap_and_agg(CAST(k AS BINARY))) AS a, approx_top_k(n, 3)[0].count AS often, size(approx_top_k(n, 2)) AS tops,
+           sum(ts - TIMESTAMP '2023-11-14 22:00:00') AS s, avg(ts - TIMESTAMP '2023-11-14 22:00:00') FILTER (WHERE n > 3) AS m,
+           schema_of_variant_agg(CAST(IF(n > 17, x, n) AS VARIANT)) AS v
+           FROM t WHERE n IS NOT NULL GROUP BY k, window(ts, '20 seconds')"""
+    ),
     "of distinct values": Asked(
         """SELECT k, median(DISTINCT n) AS m, stddev(DISTINCT n) AS d, var_pop(DISTINCT n) AS v, count_if(DISTINCT n > 3) AS c,
            count(n, x) AS two, any(n > 17) AS a, sum(DISTINCT n) AS s FROM t GROUP BY k, window(ts, '20 seconds')"""

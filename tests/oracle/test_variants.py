@@ -134,6 +134,18 @@ cast(b as decimal(3,1))
 try_cast(b as decimal(1,1))
 cast(b as decimal(1,1))
 collation(s)
+t + make_interval(i % 1000, j % 1000)
+t - make_interval(0, 1, a, 2, h, 4, 5.5)
+z + make_interval(a, null, 1)
+z - make_ym_interval(a, i % 100)
+make_ym_interval(1, 1) + z
+t + interval 1 month * a
+t - a * interval '1-1' year to month
+t + (interval 1 year * h)
+t + -make_ym_interval(1)
+u + make_ym_interval(0, i % 100)
+u - interval 5 month * a
+u + make_interval(0, 1, 0, a)
 to_json(map(struct(1 as i, array('x') as k), s))
 schema_of_json('[{"col":01}]', map('allowNumericLeadingZeros', 'true'))
 from_json('{"a":-007,"b":"007","c":[00,01.5,0.5e01]}', 'a int, b string, c array<double>', map('allowNumericLeadingZeros', 'true'))

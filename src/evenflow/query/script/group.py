@@ -20,7 +20,7 @@ from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_agg
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
 from evenflow.query.script.sets import is_window, sets_of, spread_sets
-from evenflow.query.script.spans import span_us, window_spans_us
+from evenflow.query.script.spans import of_intervals, span_us, window_spans_us
 from evenflow.query.sql.composed import DISTINCT_COUNT
 from evenflow.query.sql.functions import AGGREGATES, is_function
 from evenflow.query.sql.parser import parse, struct_call, to_sql
@@ -255,6 +255,8 @@ class Grouping:
             return self._replaced(first)
         if isinstance(tree, exp.Filter) and not is_aggregate(tree.this) and any(map(is_aggregate, tree.this.walk())):
             return self._replaced(within(tree))
+        if (spans := of_intervals(self.relation, tree)) is not None:
+            return self._replaced(spans)
         if isinstance(tree, exp.Filter) or is_aggregate(tree) or isinstance(tree, exp.IgnoreNulls | exp.RespectNulls):
             return self._call(tree)
         if isinstance(tree, exp.Anonymous) and (found := self._grouping(tree)) is not None:

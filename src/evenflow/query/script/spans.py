@@ -1,4 +1,4 @@
-"""Spans of time in SQL: the size, the slide and the start of windows, gaps of sessions."""
+"""Spans of time in SQL: the size, the slide and the start of windows, gaps of sessions, sums of intervals."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
+from evenflow.errors import EvenflowError
 from evenflow.query.duration import duration_us, offset_us
-from evenflow.query.script.lowering import Lower
+from evenflow.query.expression import compile_expression
+from evenflow.query.script.lowering import Lower, is_aggregate
+from evenflow.query.script.relation import Relation
+from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.types import INTERVAL
 
 
 def span_us(lower: Lower, tree: exp.Expr) -> int:
@@ -33,3 +38,26 @@ def _text(lower: Lower, tree: exp.Expr) -> str:
         sign, value = ("-", tree.this.this) if isinstance(tree.this, exp.Neg) else ("", tree.this)
         return f"{sign}{value.name} {tree.args['unit'].name}" if tree.args.get("unit") else str(value.name)
     raise lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
+
+
+def of_intervals(relation: Relation, tree: exp.Expr) -> exp.Expr | None:
+    """sum and avg of intervals, as those of their microseconds; None for anything else."""
+    call = tree.this if isinstance(tree, exp.Filter) else tree
+    name = AGGREGATES.get(call.name.lower(), "") if is_aggregate(call) else ""
+    if name not in ("sum", "avg") or len(call.expressions) != 1 or isinstance(call.expressions[0], exp.Literal | exp.Distinct):
+        return None
+    value = call.expressions[0]
+    try:
+        if compile_expression(to_sql(relation.rewritten(value)), relation.stream.schema).type != INTERVAL:
+            return None
+    except EvenflowError:  # What is wrong with it is said where the call is taken.
+        return None
+
+    def of(function: str, given: exp.Expr) -> exp.Expr:
+        made: exp.Expr = exp.Anonymous(this=function, expressions=[given.copy()])
+        return exp.Filter(this=made, expression=tree.expression.copy()) if isinstance(tree, exp.Filter) else made
+
+    total = of("sum", exp.Anonymous(this="_span_us", expressions=[value.copy()]))
+    if name == "sum":
+        return exp.Anonymous(this="_as_span", expressions=[total])
+    return exp.Anonymous(this="_mean_span", expressions=[total, of("count", value)])

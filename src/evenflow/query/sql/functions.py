@@ -27,6 +27,7 @@ from evenflow.query.sql import (
     reals,
     steps,
     strings,
+    tallies,
     texts,
     times,
     variant_changes,
@@ -44,7 +45,7 @@ FUNCTIONS: Final[dict[str, Signature]] = {
     **decimal_math.FUNCTIONS, **jsons.FUNCTIONS, **nested.FUNCTIONS, **numbers.FUNCTIONS, **strings.FUNCTIONS, **times.FUNCTIONS,
     **dates.FUNCTIONS, **encodings.FUNCTIONS, **reals.FUNCTIONS, **texts.FUNCTIONS, **json_read.FUNCTIONS,
     **csvs.FUNCTIONS, **number_forms.FUNCTIONS, **vectors.FUNCTIONS, **likeness.FUNCTIONS, **steps.FUNCTIONS, **ciphers.FUNCTIONS,
-    **digests.FUNCTIONS, **gaps.FUNCTIONS, **variants.FUNCTIONS, **variant_changes.FUNCTIONS, **xpaths.FUNCTIONS,
+    **digests.FUNCTIONS, **gaps.FUNCTIONS, **variants.FUNCTIONS, **variant_changes.FUNCTIONS, **xpaths.FUNCTIONS, **tallies.FUNCTIONS,
 }  # fmt: skip
 
 AGGREGATES: Final = {

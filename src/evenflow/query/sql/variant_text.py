@@ -95,8 +95,8 @@ def text_of(kind: str, value: Any) -> str:
     if kind == "date":
         return _date(value)
     if kind in ("timestamp", "timestamp_ntz"):
-        shown = str(calendar.text(pa.scalar(value, pa.timestamp("us"))).as_py())
-        return shown + "+00:00" * (kind == "timestamp")
+        at = str(calendar.text(pa.scalar(value, pa.timestamp("us"))).as_py())
+        return at + "+00:00" * (kind == "timestamp")
     if kind == "binary":
         return base64.b64encode(value).decode()
     return str(uuid.UUID(bytes=value)) if kind == "uuid" else str(value)
@@ -108,9 +108,9 @@ def _date(days: int) -> str:
 
 def shortest(value: Decimal) -> str:
     """A decimal without zeros at its end."""
-    shown = f"{value:f}"
-    shown = shown.rstrip("0").rstrip(".") if "." in shown else shown
-    return "0" if shown in ("-0", "") else shown
+    text = f"{value:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text in ("-0", "") else text
 
 
 # Schemas
@@ -120,7 +120,7 @@ Shape = Any
 
 
 def schema_of(tree: Tree) -> str:
-    return _shown(shape_of(tree))
+    return shown(shape_of(tree))
 
 
 def shape_of(tree: Tree) -> Shape:
@@ -131,9 +131,9 @@ def shape_of(tree: Tree) -> Shape:
         return [reduce(merged, map(shape_of, tree), "VOID")]
     kind = form.kind_of(tree)
     if kind == "decimal":
-        shown = shortest(form.plain(tree)).lstrip("-").lstrip("0")
-        scale = len(shown.partition(".")[2])
-        return f"DECIMAL({max(len(shown.replace('.', '').lstrip('0')) or 1, scale)},{scale})"
+        digits = shortest(form.plain(tree)).lstrip("-").lstrip("0")
+        scale = len(digits.partition(".")[2])
+        return f"DECIMAL({max(len(digits.replace('.', '').lstrip('0')) or 1, scale)},{scale})"
     return {"null": "VOID", "whole": "BIGINT", "text": "STRING"}.get(kind, kind.upper())
 
 
@@ -179,10 +179,10 @@ def _wider(one: tuple[int, int], other: tuple[int, int]) -> str:
     return "DOUBLE" if precision > _MOST_DIGITS else f"DECIMAL({precision},{scale})"
 
 
-def _shown(shape: Shape) -> str:
+def shown(shape: Shape) -> str:
     if isinstance(shape, dict):
-        return f"OBJECT<{', '.join(f'{_quoted(name)}: {_shown(inner)}' for name, inner in shape.items())}>"
-    return f"ARRAY<{_shown(shape[0])}>" if isinstance(shape, list) else str(shape)
+        return f"OBJECT<{', '.join(f'{_quoted(name)}: {shown(inner)}' for name, inner in shape.items())}>"
+    return f"ARRAY<{shown(shape[0])}>" if isinstance(shape, list) else str(shape)
 
 
 def _quoted(name: str) -> str:

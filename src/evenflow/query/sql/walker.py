@@ -18,6 +18,7 @@ from evenflow.query.sql.casts import cast
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
 from evenflow.query.sql.intervals import interval
 from evenflow.query.sql.lambdas import HIGHER, is_higher
+from evenflow.query.sql.moves import moved
 from evenflow.query.sql.node import Node, choose, literal, spread
 from evenflow.query.sql.parser import render, span_of, struct_call
 from evenflow.query.sql.type_texts import type_of
@@ -186,6 +187,14 @@ def _named(build: Callable[[str, Node, Node], Node], name: str) -> Callable[[Wal
     return lambda walker, tree: build(name, walker.node(tree.this), walker.node(tree.expression))
 
 
+def _sum(name: str) -> Callable[[Walker, Any], Node]:
+    def build(walker: Walker, tree: Any) -> Node:
+        found = moved(name, tree, walker.node)
+        return found if found is not None else op.arithmetic(name, walker.node(tree.this), walker.node(tree.expression))
+
+    return build
+
+
 def _unary(build: Callable[[Node], Node]) -> Callable[[Walker, Any], Node]:
     return lambda walker, tree: build(walker.node(tree.this))
 
@@ -338,8 +347,8 @@ HANDLERS: Final[dict[type[exp.Expr], Callable[[Walker, Any], Node]]] = {
     exp.GTE: _named(op.compare, ">="),
     exp.NullSafeEQ: _binary(op.null_safe_equal),
     exp.NullSafeNEQ: _binary(lambda a, b: op.negation(op.null_safe_equal(a, b))),
-    exp.Add: _named(op.arithmetic, "+"),
-    exp.Sub: _named(op.arithmetic, "-"),
+    exp.Add: _sum("+"),
+    exp.Sub: _sum("-"),
     exp.Mul: _named(op.arithmetic, "*"),
     exp.Div: _binary(op.divide),
     exp.IntDiv: _binary(op.whole_divide),
