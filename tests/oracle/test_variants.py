@@ -186,11 +186,14 @@ def test_values_become_variants_as_sparks(spark: Any) -> None:
     _check(spark, edge_batch(SEED, 48), [*made, *texts, *back, *whole, *(f"schema_of_variant({each})" for each in [*made, *whole])])
 
 
-def test_paths_of_xml_and_others_are_as_sparks(spark: Any) -> None:
+def test_paths_of_xml_are_as_sparks(spark: Any) -> None:
     batch = pa.record_batch({"x": pa.array(XML, pa.string())})
     kinds = ("boolean", "double", "float", "int", "long", "short", "string")
     nodes = [f'xpath(x, "{path}")' for path in XPATHS[:8]]
     _check(spark, batch, [*nodes, *(f'xpath_{kind}(x, "{path}")' for kind in kinds for path in XPATHS)])
+
+
+def test_times_and_other_functions_are_as_sparks(spark: Any) -> None:
     _check(spark, edge_batch(SEED, 48), OTHERS.strip().splitlines())
 
 
