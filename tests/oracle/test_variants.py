@@ -186,6 +186,7 @@ def test_values_become_variants_as_sparks(spark: Any) -> None:
     _check(spark, edge_batch(SEED, 48), [*made, *texts, *back, *whole, *(f"schema_of_variant({each})" for each in [*made, *whole])])
 
 
+@pytest.mark.conformance
 def test_paths_of_xml_are_as_sparks(spark: Any) -> None:
     batch = pa.record_batch({"x": pa.array(XML, pa.string())})
     kinds = ("boolean", "double", "float", "int", "long", "short", "string")
@@ -193,6 +194,7 @@ def test_paths_of_xml_are_as_sparks(spark: Any) -> None:
     _check(spark, batch, [*nodes, *(f'xpath_{kind}(x, "{path}")' for kind in kinds for path in XPATHS)])
 
 
+@pytest.mark.conformance
 def test_times_and_other_functions_are_as_sparks(spark: Any) -> None:
     _check(spark, edge_batch(SEED, 48), OTHERS.strip().splitlines())
 
