@@ -415,6 +415,7 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "UnixTimestamp": SqlWriter.first_two,
     "ToUnixTimestamp": SqlWriter.first_two,
     "GetTimestamp": SqlWriter.first_two,
+    "RegExpInStr": SqlWriter.first_two,
     "GetArrayStructFields": SqlWriter.of_structs,
     "StructsToJson": SqlWriter.as_text,
     "StructsToCsv": SqlWriter.as_text,
