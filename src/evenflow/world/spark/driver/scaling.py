@@ -117,10 +117,12 @@ class Autoscaler:
             return
         missing, why = wanted.sites + self._engine.spares - there, ""
         context = self._engine.spark.sparkContext
-        try:
-            find_room(context, there + missing, ask=True)
-        except ClusterError as error:
-            missing, why = len(executors(context)) - there, str(error)
+        while missing > 0:
+            try:
+                find_room(context, there + missing, ask=True)
+                break
+            except ClusterError as error:
+                missing, why = missing - 1, why or str(error)
         try:
             if missing > 0:
                 self._operations.add(missing, self._place_timeout_s, ask=True)
