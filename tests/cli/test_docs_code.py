@@ -17,14 +17,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 BLOCKS = {f"{page.name}-{number}": code for page in PAGES for number, code in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")), 1)}
 ELSEWHERE = {
-    "README.md-1": "needs a session: tests/cli/test_docs.py builds it",
+    "README.md-1": "makes a session: tests/spark/test_first_programs.py runs it",
     "cli.md-1": "a function's head",
     "durability.md-1": "needs a session: tests/spark/test_restart.py does what it says",
     "durability.md-2": "needs a session: tests/spark/test_state_frame.py does what it says",
     "durability.md-3": "needs a session: tests/spark/test_state_frame.py does what it says",
     "policies.md-1": "reads a file of examples: tests/cli/test_policy.py runs it",
     "porting.md-1": "needs a session and a broker: tests/oracle/test_from_streaming.py runs such queries",
-    "start.md-1": "needs a session: it makes one",
+    "start.md-1": "makes a session: tests/spark/test_first_programs.py runs it",
     **{name: "tests/cli/test_cookbook.py runs it" for name in BLOCKS if name.startswith("cookbook")},
 }
 
