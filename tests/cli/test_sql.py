@@ -76,7 +76,9 @@ def test_results_that_change_come_as_the_mode_says(tmp_path: Path, capfd: pytest
     )
     assert run("sql", str(file), "--output-mode", "complete", "--every", "10 seconds", "--plan") == 0
     assert "every 10 s, by n descending, first 3" in capfd.readouterr().out
-    assert run("sql", str(file), "--output-mode", "changelog", "--plan") == 2
+    assert run("sql", str(file), "--output-mode", "changelog", "--plan") == 0
+    assert "rank" in capfd.readouterr().out
+    assert run("sql", str(file), "--plan") == 2
     assert "LIMIT is not available: a stream has no end; leave it out, keep the best rows" in " ".join(capfd.readouterr().err.split())
     assert run("sql", str(file), "--output-mode", "all", "--plan") == 2
     assert "it must be one of append, update, changelog, complete" in " ".join(capfd.readouterr().err.split())

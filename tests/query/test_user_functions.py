@@ -215,7 +215,7 @@ def test_functions_that_pyspark_has_decorated() -> None:
     ("make", "says"),
     [
         (lambda: ef.udf(len), "udf needs the type of what the function returns"),
-        (lambda: ef.udf(len, "struct<a:variant>"), r"returns 'struct<a:variant>': unknown type 'variant'"),
+        (lambda: ef.udf(len, "struct<a:geometry>"), r"returns 'struct<a:geometry>': unknown type 'geometry'"),
         (lambda: ef.pandas_udf(lambda x: x, "double"), "its annotations say what it is; write -> Series"),
         (lambda: ef.expr("f(x)", f=len), "does not say what it returns; decorate it"),
         (lambda: ef.expr("f(x)", f=Spread), r"is the class Spread; give an instance, Spread\(\)"),
@@ -461,7 +461,10 @@ def test_the_policy_can_be_taken_back() -> None:
         (lambda s: s.group_by("k").agg(y=ef.expr("median(sum(x))", median=median)), "an aggregate cannot be inside an aggregate"),
         (lambda s: s.select(y="bucket(x)"), "there is no function 'bucket'.*functions=.'bucket': f.*ef.expr"),
         (lambda s: s.select(y=bucket("nosuch")), "box 'select': there is no column 'nosuch'"),
-        (lambda s: s.group_by("k").agg(n="count(*)", mode="changelog").group_by().agg(y=median("n"), mode="changelog"), "take rows back"),
+        (
+            lambda s: s.group_by("k").agg(n="count(*)", mode="changelog").group_by().agg(y=median("n"), mode="changelog"),
+            "an aggregator of your own cannot take rows back",
+        ),
         (lambda s: s.join(s, "k", condition=bucket("l.x")), "."),
     ],
 )
@@ -475,11 +478,11 @@ class Undeclared(ef.Aggregator):
     pass
 
 
-class Variant(ef.Aggregator):
-    output = "struct<a:variant>"
+class Shaped(ef.Aggregator):
+    output = "struct<a:geometry>"
 
 
-@pytest.mark.parametrize(("made", "says"), [(Undeclared(), "does not say its output"), (Variant(), "output = 'struct<a:variant>'")])
+@pytest.mark.parametrize(("made", "says"), [(Undeclared(), "does not say its output"), (Shaped(), "output = 'struct<a:geometry>'")])
 def test_aggregators_that_declare_nothing(made: ef.Aggregator, says: str) -> None:
     with pytest.raises(QueryError, match=says):
         start()[1].group_by("k").agg(y=made("x"))

@@ -164,7 +164,7 @@ def test_a_schema_is_what_pyspark_takes_as_one(given: Any, tmp_path: Path) -> No
     [
         ("id", QueryError, "write `name type`"),
         ("", OptionError, "empty text"),
-        ("id map<string,variant>", QueryError, "unknown type 'variant'"),
+        ("id map<string,geometry>", QueryError, "unknown type 'geometry'"),
         ("id map<map<int,int>,int>", QueryError, "the key of a map cannot be, or have in it, a map"),
         (StructType([StructField("m", MapType(StringType(), NullType()))]), TypeMismatch, "column 'm' has type void"),
         (["id"], OptionError, "a StructType or a pyarrow schema, not list"),

@@ -295,7 +295,7 @@ def adding(monkeypatch: pytest.MonkeyPatch, made: Made, executors: int, comes: i
 
     monkeypatch.setattr(operations, "executors", lambda context: [Executor(f"x{i}", "h") for i in range(executors)])
     monkeypatch.setattr(operations, "check_session", lambda spark, sites: None)
-    monkeypatch.setattr(operations, "find_room", lambda context, wanted: None)
+    monkeypatch.setattr(operations, "find_room", lambda context, wanted, ask: None)
     made.engine.spark = SimpleNamespace(sparkContext=None)
     made.engine._placement.ensure = ensure
 

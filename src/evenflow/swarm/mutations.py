@@ -106,7 +106,6 @@ REPLAY: Final = (
         "return before.effective if True else",
     ),
     Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, None, place)"),
-    Mutation("a restart begins where nobody asked for", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, together)"),
 )
 """Of what a new generation does again (K10)."""
 
@@ -431,6 +430,7 @@ MUTATIONS: Final = (
     Mutation(
         "followers lack what all held", "site.effects:Effects.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"
     ),
+    Mutation("a restart begins where nobody asked for", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, together)"),
     *JOURNAL,
     *REPLAY,
     *CHECKPOINTS,

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.query.aggregates import AggCall
+from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.stream.change import CHANGE, is_changelog
 from evenflow.stream.schema import has_map
 
@@ -34,6 +34,11 @@ def check_retracting(name: str, keys: Sequence[str], calls: Sequence[AggCall], s
 
 
 def _check_subtracts(name: str, call: AggCall) -> None:
+    if call.function == COLLECT_ROWS:
+        raise QueryError(
+            f"box {name!r}: an aggregator of your own cannot take rows back, and a changelog takes some back; aggregate with it before the "
+            "results change"
+        )
     shown = f"{call.function}({call.column or '*'})"
     if call.function not in ("count", "sum", "avg"):
         raise QueryError(

@@ -319,8 +319,12 @@ _FORM: Final = re.compile(r"%(?:(\d+)\$)?([-#+ 0,(]*)(\d+)?(?:\.(\d+))?([a-zA-Z%
 def _format_string(form: Node, *given: Node) -> Node:
     """By Java's letters s, d, f, x, X, o, c, b, n and %, with flags, width and digits."""
     text = constant_of(form, "the form of format_string")
-    if text is None:
-        return literal(pa.scalar(None, STRING))
+    if text is None:  # Null by what it is given, so a constant only if all of that is.
+        return (
+            literal(pa.scalar(None, STRING))
+            if all(node.constant is not None for node in given)
+            else Node(STRING, lambda batch: pa.scalar(None, STRING))
+        )
     if not isinstance(text, str):
         raise TypeMismatch("the form of format_string must be a string")
     pieces, at, next_ = list[Any](), 0, 0
