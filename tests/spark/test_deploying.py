@@ -48,7 +48,7 @@ def test_what_is_drawn_is_started_and_goes_on_as_another_version(
     with editing(path, FileShelf, engine=control) as edited, opened(browser, edited) as watched:  # type: ignore[arg-type]
         page = watched.page
         drawer, state = page.locator(".drawer"), page.locator("#state")
-        expect(state).to_have_text("right", timeout=SOON)
+        expect(state).to_have_text("valid", timeout=SOON)
         page.get_by_role("tab", name="Deploy").click()
         page.get_by_role("button", name="Start it beside").click()
         expect(drawer).to_contain_text("has started", timeout=SOON)
@@ -62,7 +62,7 @@ def test_what_is_drawn_is_started_and_goes_on_as_another_version(
             page.keyboard.press("ControlOrMeta+a")
             page.keyboard.type("key >= 2")
             expect(page.locator("#save")).to_have_attribute("data-dirty", "")
-            expect(state).to_have_text("right", timeout=SOON)
+            expect(state).to_have_text("valid", timeout=SOON)
             page.get_by_role("tab", name="Deploy").click()
             page.get_by_role("button", name="Compare with what runs").click()
             changes = drawer.locator(".changes li")
