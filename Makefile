@@ -16,6 +16,9 @@ KERNELS := $(VENV)/.kernels
 BROWSER := $(VENV)/.browser
 KERNEL_SOURCES := $(shell find src/evenflow/kernels -name '*.py' 2>/dev/null)
 
+# One more than there are cores: tests wait for processes, browsers and servers, and leave a quarter of the cores idle else.
+WORKERS = $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+
 # Those with tests on Spark: to collect all the others as well takes each worker ten seconds. They wait more than they compute.
 ON_SPARK = tests/worlds $(shell grep -rl --include='test_*.py' --exclude-dir=worlds 'mark\.spark' tests)
 
@@ -61,7 +64,7 @@ test: lint $(BROWSER) ## Everything that must hold before a commit
 	@$(MAKE) --no-print-directory -j2 types behaviour
 
 behaviour: setup $(BROWSER)
-	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not conformance and not spark'
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not conformance and not spark'
 	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m 'not conformance and spark' $(ON_SPARK)
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
