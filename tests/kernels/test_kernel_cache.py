@@ -109,7 +109,7 @@ def test_those_of_another_version_are_not_taken(at: Callable[[str], Path]) -> No
 
 def test_whoever_compiles_says_so_once_before(at: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(jit, "njit", lambda *signatures, **options: lambda function: said.append("compiled"))
+    monkeypatch.setattr(jit, "njit", lambda **options: lambda function: said.append("compiled") or function)
     before = kernels.ON_COMPILE[:]
     at("cache")
     try:
@@ -150,3 +150,33 @@ def test_a_user_who_can_write_nowhere(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def wanted(x: int) -> int:
     return x
+
+
+def one_more(x: int) -> int:
+    return x + 1
+
+
+def two_more(x: int) -> int:
+    return x + 2
+
+
+more: Any = one_more
+
+
+def asks(x: int) -> int:
+    return more(x)  # type: ignore[no-any-return]
+
+
+def test_a_change_of_a_helper_in_another_file_makes_the_kernel_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nobody who takes a new version goes on with the old one's arithmetic."""
+    monkeypatch.setattr(cache, "_place", lambda: (tmp_path, tmp_path))
+
+    def made(sources: str, helper: Any) -> Any:
+        monkeypatch.setattr(cache, "_sources", lambda: sources)
+        monkeypatch.setitem(asks.__globals__, "more", jit.inlined(helper))
+        return jit.kernel("int64(int64)")(asks)
+
+    assert made("before", one_more)(1) == 2
+    again = made("before", one_more)
+    assert again(1) == 2 and sum(again.stats.cache_hits.values()) == 1
+    assert made("after", two_more)(1) == 3

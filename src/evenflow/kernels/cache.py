@@ -63,6 +63,13 @@ def placed() -> Iterator[None]:
         config.CACHE_DIR = before
 
 
+def by_all_sources(dispatcher: Any) -> None:
+    """What is kept of this kernel is good for the present sources of all kernels. Numba compares the kernel's own file only, and so would
+    go on with what it took from a helper's file before that was changed."""
+    kept = dispatcher._cache
+    kept._cache_file = caching.IndexDataCacheFile(kept.cache_path, kept._impl.filename_base, source_stamp=_sources())
+
+
 def complete() -> bool:
     """Whether every kernel has been compiled here, for this processor and these sources."""
     return (directory() / _mark()).exists()
@@ -110,8 +117,11 @@ def _alone(path: Path) -> Iterator[None]:
 def _mark() -> str:
     """What the compiled code depends on, by Numba's own ideas of it."""
     words = [platform.python_version(), numba.__version__, llvmlite.__version__, platform.machine(), binding.get_host_cpu_name()]
-    words += [binding.get_host_cpu_features().flatten(), str(config.DISABLE_JIT)]
-    for path in sorted(HERE.glob("*.py")):
-        locator = caching.InTreeCacheLocator(directory, str(path))
-        words.append(f"{path.name} {locator.get_source_stamp()!r}")
+    words += [binding.get_host_cpu_features().flatten(), str(config.DISABLE_JIT), _sources()]
     return f"kernels-{hashlib.sha256('|'.join(words).encode()).hexdigest()[:20]}.complete"
+
+
+@cache
+def _sources() -> str:
+    """The digest of all sources of this room: of kernels, and of what is compiled into them."""
+    return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in sorted(HERE.glob("*.py")))).hexdigest()

@@ -4,8 +4,8 @@ The GIL is held on purpose. A site owns one core, so nothing is gained by runnin
 thread of user code keep the GIL for a switch interval (5 ms) afterwards; and a held GIL makes each kernel call atomic, which is
 what lets another thread read a snapshot without a lock (docs/decisions/0004-pages.md).
 
-Numba's disk cache notices a change of the file that a kernel is written in, but not of the files it takes helpers from. Helpers
-shared between files are therefore few and frozen (`mix64`), or the caches are cleared by `make clean`.
+Numba's disk cache notices a change of the file that a kernel is written in, but not of the files it takes helpers from. So here any
+change of this room makes all of its kernels anew (`cache.by_all_sources`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from evenflow.kernels import ON_COMPILE
-from evenflow.kernels.cache import complete, placed
+from evenflow.kernels.cache import by_all_sources, complete, placed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,12 +31,18 @@ def kernel(*signatures: str) -> Callable[[F], F]:
     """Compile a function for these signatures when its module is imported, or load it from the cache."""
 
     def compile_now(function: F) -> F:
-        compile_for: Any = njit(list(signatures), cache=True, error_model="numpy")
         if ON_COMPILE and not complete():
             while ON_COMPILE:
                 ON_COMPILE.pop()()
         with placed():
-            return cast(F, compile_for(function))
+            compiled: Any = njit(cache=True, error_model="numpy")(function)
+        if compiled is function:  # NUMBA_DISABLE_JIT
+            return function
+        by_all_sources(compiled)
+        for signature in signatures:
+            compiled.compile(signature)
+        compiled.disable_compile()
+        return cast(F, compiled)
 
     return compile_now
 
