@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.query.aggregates import AggCall, result_type
-from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 SCHEMA = pa.schema(
@@ -124,6 +124,20 @@ def same(found: Any, wanted: Any, *, tolerance: float = 1e-9) -> bool:
             return math.isnan(found)
         return found == wanted or math.isclose(found, wanted, rel_tol=tolerance, abs_tol=1e-6)
     return bool(found == wanted and type(found) is type(wanted))
+
+
+def moving_epochs(rng: np.random.Generator, count: int, n: int, *, back: float) -> Iterator[tuple[pa.RecordBatch, int, int]]:
+    """Batches whose times move on, each with the watermark before and after, drawn one by one. back: share of rows that are late."""
+    before, second = NO_WATERMARK, 1_000_000
+    for epoch in range(count):
+        batch = make_batch(rng, n, keys=12, span_us=30 * second)
+        late = np.where(rng.random(n) < back, 25 * second, 0).tolist()
+        times = batch.column("ts").cast(pa.int64()).to_pylist()
+        stamps = [None if x is None else x - b + epoch * 20 * second for x, b in zip(times, late, strict=True)]
+        batch = batch.set_column(SCHEMA.get_field_index("ts"), SCHEMA.field("ts"), pa.array(stamps, pa.timestamp("us")))
+        after = END_OF_STREAM if epoch == count - 1 else max([before, *(s - 9 * second for s in stamps if s is not None)])
+        yield batch, before, after
+        before = after
 
 
 ALL_CALLS = [

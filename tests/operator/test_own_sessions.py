@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, same, tick
+from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, moving_epochs, same, tick
 from tests.operator.test_session_window import IN_ANY_ORDER, SECOND, micros
 
 from evenflow.operator.totals.ordered_totals import EventOrder
 from evenflow.operator.totals.own_sessions import OwnSessionAggregate
 from evenflow.query.aggregates import OwnSessions
-from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
+from evenflow.stream.epoch import END_OF_STREAM
 from evenflow.stream.rows import Rows
 
 WINDOW = OwnSessions("ts", ends="until")
@@ -32,17 +32,7 @@ def with_ends(rng: np.random.Generator, batch: pa.RecordBatch, gaps_s: tuple[flo
 
 def epochs(rng: np.random.Generator, count: int, n: int, gaps_s: tuple[float | None, ...]) -> list[tuple[pa.RecordBatch, int, int]]:
     """Batches whose times move on, each with the watermark before and after."""
-    made, before = [], NO_WATERMARK
-    for epoch in range(count):
-        batch = make_batch(rng, n, keys=12, span_us=30 * SECOND)
-        back = np.where(rng.random(n) < 0.15, 25 * SECOND, 0).tolist()
-        times = batch.column("ts").cast(pa.int64()).to_pylist()
-        stamps = [None if x is None else x - b + epoch * 20 * SECOND for x, b in zip(times, back, strict=True)]
-        batch = batch.set_column(SCHEMA.get_field_index("ts"), SCHEMA.field("ts"), pa.array(stamps, pa.timestamp("us")))
-        after = END_OF_STREAM if epoch == count - 1 else max([before, *(s - 9 * SECOND for s in stamps if s is not None)])
-        made.append((with_ends(rng, batch, gaps_s), before, after))
-        before = after
-    return made
+    return [(with_ends(rng, batch, gaps_s), before, after) for batch, before, after in moving_epochs(rng, count, n, back=0.15)]
 
 
 class Sessions:

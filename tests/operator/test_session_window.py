@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, same, tick
+from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, make_batch, make_rows, moving_epochs, same, tick
 
 from evenflow.operator.order import Order
 from evenflow.operator.totals.session_window import SessionWindowAggregate
@@ -25,18 +25,7 @@ def micros(value: Any) -> int:
 
 
 def epochs(rng: np.random.Generator, count: int, n: int) -> list[tuple[pa.RecordBatch, int, int]]:
-    """Batches whose times move on, each with the watermark before and after."""
-    made, before = [], NO_WATERMARK
-    for epoch in range(count):
-        batch = make_batch(rng, n, keys=12, span_us=30 * SECOND)
-        back = np.where(rng.random(n) < 0.1, 25 * SECOND, 0).tolist()
-        times = batch.column("ts").cast(pa.int64()).to_pylist()
-        stamps = [None if x is None else x - b + epoch * 20 * SECOND for x, b in zip(times, back, strict=True)]
-        batch = batch.set_column(SCHEMA.get_field_index("ts"), SCHEMA.field("ts"), pa.array(stamps, pa.timestamp("us")))
-        after = END_OF_STREAM if epoch == count - 1 else max([before, *(s - 9 * SECOND for s in stamps if s is not None)])
-        made.append((batch, before, after))
-        before = after
-    return made
+    return list(moving_epochs(rng, count, n, back=0.1))
 
 
 class Sessions:

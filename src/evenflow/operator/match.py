@@ -178,8 +178,7 @@ class Match(Expiring, Shown):
 
     def _put_out(self, found: Int64s, line: _Line, new: list[pa.Array], keys: _Keys) -> Rows:
         slots = keys.slots[found[:, KEY]]
-        words = self._table.words
-        hashes, checks = words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
+        hashes, checks = self._table.identity_of(slots)
         order = np.lexsort((checks, hashes, found[:, DECIDED]))
         found, slots, hashes = np.ascontiguousarray(found[order]), slots[order], hashes[order]
         match, place = numbered(found[:, LAST] - found[:, FIRST] + 1)

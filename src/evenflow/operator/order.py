@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator.holding import Holding
 from evenflow.operator.operator import Shown
-from evenflow.state.apart import Lying, counts_for, less
+from evenflow.state.apart import Lying, counts_for, less, without
 from evenflow.state.held_changes import HeldChanges
 from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, picked, rows_from, rows_of, rows_to_bytes
 from evenflow.stream.arrays import Int64s
@@ -89,19 +89,11 @@ class Run:
 
     def released(self, stop: int) -> Run:
         """Without the rows before `stop`. Cost: O(those)."""
-        return replace(self, start=stop, counts=self._without_dead(less(self.counts, self.rows.partition[self.start : stop])))
+        return replace(self, start=stop, counts=without(less(self.counts, self.rows.partition[self.start : stop]), self.dead))
 
     def without(self, partition: int) -> Run:
         """It has left the site."""
-        run = replace(self, dead=(*self.dead, partition))
-        return replace(run, counts=run._without_dead(self.counts))
-
-    def _without_dead(self, counts: Int64s) -> Int64s:
-        if not self.dead:
-            return counts
-        counts = counts.copy()
-        counts[[partition for partition in self.dead if partition < counts.size]] = 0
-        return counts
+        return replace(self, dead=(*self.dead, partition), counts=without(self.counts, (partition,)))
 
 
 class Order(Shown, Holding):

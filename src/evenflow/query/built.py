@@ -5,6 +5,7 @@ They are drawn as `process` is, so that they are planned, saved as JSON, moved a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from evenflow.processor import BatchProcessor
@@ -17,3 +18,8 @@ class Built(BatchProcessor):
 
     def process(self, rows: Any, groups: Any, state: Any) -> Any:  # type: ignore[override]
         raise AssertionError(f"{type(self).__name__} describes {self.operator}, which is run in its place")
+
+
+def params_of(keys: Sequence[str], described: Built) -> dict[str, Any]:
+    """Those of the box: what a built operator gives depends on no order in which rows come."""
+    return {"keys": tuple(keys), "processor": described, "order": "arrival", "tie_break": None, "verify": None}

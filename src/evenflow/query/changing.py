@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 
 from evenflow.errors import TypeMismatch
+from evenflow.query.built import params_of
 from evenflow.query.changed_pairs import BACK, KEY, LEFT, Pairs
 from evenflow.query.columns import Nulls
 from evenflow.query.handle import HandledStream
@@ -57,8 +58,7 @@ def draw_changing(left: S, right: S, join: Join, box: str) -> S:
                 made += [(f"{side}{at}__", field.name if own else Nulls(type_name(field.type))) for at, field in enumerate(schema)]
             drawn.append(stream._drawn("select", {"columns": tuple(made)}, (stream,), f"{box}.{'left' if number == 0 else 'right'}", ""))
         both = left._drawn("union", {}, drawn, f"{box}.both", "")
-        params = {"keys": tuple(keys), "processor": pairs, "order": "arrival", "tie_break": None, "verify": None}
-        return both._drawn("process", params, (both,), box, "")
+        return both._drawn("process", params_of(keys, pairs), (both,), box, "")
 
 
 def as_changes(stream: S) -> S:

@@ -13,7 +13,7 @@ from sqlglot import exp
 from evenflow.errors import NotPortable, QueryError
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.spark_column import is_spark_column, name_of, text_of
-from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.sql.parser import length_of, parse, to_sql
 
 _CALL: Final = re.compile(r"\s*(session_)?window\s*\(", re.IGNORECASE)
 
@@ -40,7 +40,9 @@ def window_call(text: str) -> WindowCall | None:
     time, *spans = tree.expressions or [exp.Null()]
     if not isinstance(time, exp.Column) or not 1 <= len(spans) < most:
         raise QueryError(f"{text!r}: write {says}, whose time is a column")
-    return WindowCall(name == "session_window", time.name, tuple(map(_span, spans)))
+    lengths = [length_of(each) for each in spans]
+    said = [to_sql(each) if length is None else length for each, length in zip(spans, lengths, strict=True)]
+    return WindowCall(name == "session_window", time.name, tuple(said))
 
 
 def group_keys(schema: pa.Schema, columns: Sequence[Any]) -> tuple[tuple[Any, ...], WindowCall | None]:
@@ -72,14 +74,6 @@ def _key(given: Any) -> Any:
     if not text.startswith(("window(", "session_window(")):
         raise NotPortable(f"box 'aggregate': a key is a column, not {text}; write it with .with_columns before")
     return text
-
-
-def _span(tree: exp.Expr) -> str:
-    if isinstance(tree, exp.Literal) and tree.is_string:
-        return str(tree.this)
-    if isinstance(tree, exp.Interval) and tree.this is not None:
-        return f"{tree.this.name} {tree.args['unit'].name}" if tree.args.get("unit") else str(tree.this.name)
-    return to_sql(tree)
 
 
 __all__ = ["WindowCall", "group_keys", "window_call"]

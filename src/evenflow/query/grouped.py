@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.aggregates import FOREVER_US, AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, result_type
+from evenflow.query.built import params_of
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
 from evenflow.query.drawing import Handle
@@ -419,8 +420,7 @@ class _Aggregate(Generic[S]):
         if is_changelog(stream.schema) and self.grouping.over is None and self.mode != "update" and CHANGE not in keys:
             described = regrouped(stream.schema, keys, calls)
             if described is not None:
-                params = {"keys": keys, "processor": described, "order": "arrival", "tie_break": None, "verify": None}
-                return stream._drawn("process", params, (stream,), name, "")
+                return stream._drawn("process", params_of(keys, described), (stream,), name, "")
         return stream._drawn("aggregate", self._params(stream, calls), (stream,), name, "")
 
     def _split(self, box: str, result: str, text: str, before: dict[str, Expression], calls: list[AggCall]) -> str:

@@ -109,6 +109,15 @@ def less(counts: Int64s, partition: Int32s) -> Int64s:
     return counts - np.bincount(partition, minlength=counts.size) if partition.size else counts
 
 
+def without(counts: Int64s, dead: Sequence[int]) -> Int64s:
+    """Rows of each partition, of those that have left none."""
+    if not dead:
+        return counts
+    counts = counts.copy()
+    counts[[partition for partition in dead if partition < counts.size]] = 0
+    return counts
+
+
 def counts_for(counts: Int64s, partitions: Int64s) -> Int64s:
     """int64 (p,): those of these partitions; 0 where there is none."""
     found = np.zeros(partitions.size, np.int64)

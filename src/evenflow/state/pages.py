@@ -25,7 +25,7 @@ import pyarrow as pa
 from evenflow.kernels import fold, table
 from evenflow.kernels.columns import Words, frozen
 from evenflow.kernels.hash import Hashes
-from evenflow.kernels.table import GUARD, HEADER, MARK, PAGE, row_width
+from evenflow.kernels.table import CHECK, GUARD, HASH, HEADER, MARK, PAGE, row_width
 from evenflow.state.arena import Arena
 from evenflow.state.changes import TablePart, in_parts, pages_written
 from evenflow.state.index_growth import SMALL, IndexGrowth
@@ -169,6 +169,11 @@ class PagedTable:
         """Find or insert rows of one partition."""
         return self.fold(np.full(hashes.size, partition, np.int32), hashes, checks, epoch=self._epoch, extra=extra)
 
+    def identity_of(self, slots: Ordinals) -> tuple[Hashes, Hashes]:
+        """uint64 (n,) twice: the hash and the check of the keys of rows."""
+        words = self._arena.words
+        return words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
+
     def seek(self, hashes: Hashes, checks: Hashes, extra: Words) -> Ordinals:
         """int64 (n,): the slots of rows by identity, -1 where there is none. Inserts and touches nothing."""
         slots = table.seek_rows(frozen(hashes), frozen(checks), frozen(extra), self._index, self._arena.words)
@@ -221,14 +226,12 @@ class PagedTable:
 
     def owner_of(self, slots: Ordinals) -> npt.NDArray[np.int32]:
         """int32: the partition of each slot, -1 where its page is free."""
-        owners: npt.NDArray[np.int32] = self._pages[slots // PAGE, table.OWNER].astype(np.int32)
-        return owners
+        return np.asarray(self._pages[slots // PAGE, table.OWNER], np.int32)
 
     def slots_of(self, partition: int) -> Ordinals:
         """int64: the slots that hold a row of the partition, ascending."""
         slots = (self.pages_of(partition)[:, None] * PAGE + np.arange(PAGE)).reshape(-1)
-        used: Ordinals = slots[self._arena.words[slots, MARK] > 0]
-        return used
+        return np.asarray(slots[self._arena.words[slots, MARK] > 0])
 
     def every_slot(self) -> Ordinals:
         """int64: the slots that hold a row, ascending. Cost: O(pages)."""

@@ -44,6 +44,11 @@ def taken_back(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     return taken
 
 
+def all_say(kind: int, count: int) -> pa.Array:
+    """The column of so many rows that do the same. kind: its place in KINDS."""
+    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), [KINDS[kind]]).dictionary_decode()
+
+
 def changed_rows(
     old: pa.RecordBatch, of_old: Int64s, new: pa.RecordBatch, of_new: Int64s, keys: int
 ) -> tuple[pa.RecordBatch, Int64s]:  # fmt: skip

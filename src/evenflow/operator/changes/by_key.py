@@ -17,13 +17,14 @@ import pyarrow as pa
 from evenflow.kernels import fold
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.links import HOME, LINKS, link, unlink, walk
-from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
+from evenflow.kernels.table import EXTRA, HEADER
 from evenflow.operator.changes.columns import KeptColumns
 from evenflow.operator.operator import Shown, Timeless
 from evenflow.operator.tabled import Tabled
 from evenflow.state.keys import identity
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Bools, Int64s
+from evenflow.stream.change import taken_back
 from evenflow.stream.rows import Rows
 
 TIMES: Final = HEADER
@@ -53,6 +54,13 @@ class Change:
     @property
     def changed(self) -> Bools:
         return np.asarray(self.before != self.after)
+
+    def keys(self) -> tuple[Int64s, Int64s]:
+        """(where the keys of changed rows are, a row of each), in order of first appearance."""
+        moved = np.flatnonzero(self.changed)
+        heads, first = np.unique(self.head[moved], return_index=True)
+        order = np.argsort(first)
+        return heads[order], self.slots[moved[first[order]]]
 
 
 class ByKey(Tabled, Timeless, Shown):
@@ -111,6 +119,11 @@ class ByKey(Tabled, Timeless, Shown):
         self._delta[slots] = net
         return Change(slots, heads[at], after - net, after, side[at], meets[at])
 
+    def _take_changes(self, rows: Rows, epoch: int) -> Change:
+        """`_take` of a changelog: all of one side, of which keys with nulls are keys like others."""
+        signs = np.where(taken_back(rows.batch), -1, 1)
+        return self._take(rows, signs, np.zeros(rows.count, np.int64), np.ones(rows.count, np.bool_), epoch)
+
     def _settle(self, change: Change, epoch: int) -> None:
         """Forget rows that are there no more, and those that nothing will ever meet."""
         self._delta[change.slots] = 0
@@ -142,7 +155,7 @@ class ByKey(Tabled, Timeless, Shown):
     def _touch(self, slots: Int64s, epoch: int) -> None:
         """These rows are about to be written to, though nothing of them has come."""
         words = self._table.words
-        hashes, checks = (np.ascontiguousarray(words[slots, word]).view(np.uint64) for word in (HASH, CHECK))
+        hashes, checks = self._table.identity_of(slots)
         self._table.fold(self._table.owner_of(slots), hashes, checks, epoch=epoch, extra=np.ascontiguousarray(words[slots, EXTRA]))
 
     def _grow(self) -> None:
@@ -158,7 +171,7 @@ class ByKey(Tabled, Timeless, Shown):
 
     def _installed(self, slots: Int64s) -> None:
         words = self._table.words
-        hashes, checks = (np.ascontiguousarray(words[slots, word]).view(np.uint64) for word in (HASH, CHECK))
+        hashes, checks = self._table.identity_of(slots)
         found = self._heads.fold(self._table.owner_of(slots), hashes, checks, epoch=0)
         self._grow()
         self._first.reshape(-1, SIDES)[found.slots[found.new]] = -1

@@ -16,7 +16,7 @@ from evenflow.operator.changes.by_key import PARTNERS, ByKey, Change
 from evenflow.query.changed_pairs import BACK, LEFT, Pairs
 from evenflow.query.join import compile_condition, pair_schema
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.change import DELETE, INSERT, KINDS
+from evenflow.stream.change import DELETE, INSERT, all_say
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 from evenflow.stream.schema import parse_ddl
@@ -99,8 +99,8 @@ class PairUp(ByKey):
                 index = np.repeat(at, np.abs(more[at]))
                 if index.size:
                     left_slots, right_slots = (slots[index] if slots.size else slots for slots in (left, right))
-                    kinds = pa.DictionaryArray.from_arrays(np.zeros(index.size, np.int8), [KINDS[INSERT if sign > 0 else DELETE]])
-                    arrays = [*self._rows(left_slots, right_slots).columns, kinds.dictionary_decode()]
+                    kinds = all_say(INSERT if sign > 0 else DELETE, index.size)
+                    arrays = [*self._rows(left_slots, right_slots).columns, kinds]
                     batches.append(pa.RecordBatch.from_arrays(arrays, schema=self._output))
                     owners.append(self._table.owner_of(left_slots if left.size else right_slots))
         return Rows(pa.concat_batches(batches), np.concatenate(owners)) if batches else self._none

@@ -17,7 +17,7 @@ from evenflow.operator.changes.framed import framed
 from evenflow.operator.order import sort_key
 from evenflow.query.ranked import PLACES, Place, Ranked
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.change import CHANGE, DELETE, INSERT, KINDS, taken_back
+from evenflow.stream.change import CHANGE, DELETE, INSERT, all_say
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -36,11 +36,9 @@ class Rank(ByKey):
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
             return self._none, self._no_late
-        signs = np.where(taken_back(rows.batch), -1, 1)
-        change = self._take(rows, signs, np.zeros(rows.count, np.int64), np.ones(rows.count, np.bool_), tick.epoch)
-        moved = np.flatnonzero(change.changed)
-        heads, first = np.unique(change.head[moved], return_index=True)
-        made = self._made(heads[np.argsort(first)]) if heads.size else self._none
+        change = self._take_changes(rows, tick.epoch)
+        heads, _ = change.keys()
+        made = self._made(heads) if heads.size else self._none
         self._settle(change, tick.epoch)
         return made, self._no_late
 
@@ -65,7 +63,7 @@ class Rank(ByKey):
         gone = int(-more[more < 0].sum())
         if not out.size:
             return self._none
-        kinds = pa.array(KINDS).take(pa.array(np.repeat([DELETE, INSERT], [gone, out.size - gone])))
+        kinds = pa.concat_arrays([all_say(DELETE, gone), all_say(INSERT, out.size - gone)])
         rows = batch.take(pa.array(index[out]))
         shown = [column.take(pa.array(out)) for column in added] if self._ranked.shown else []
         made = pa.RecordBatch.from_arrays([*rows.columns, *shown, kinds], schema=self._output)

@@ -17,7 +17,7 @@ from evenflow.query.regrouped import Regrouped
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import key_columns
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.change import CHANGE_FIELD, changed_rows, taken_back
+from evenflow.stream.change import CHANGE_FIELD, INSERT, all_say, changed_rows
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -53,8 +53,7 @@ class Regroup(ByKey):
         return made, self._no_late
 
     def _of_rows(self, rows: Rows, tick: Tick) -> Rows:
-        signs = np.where(taken_back(rows.batch), -1, 1)
-        change = self._take(rows, signs, np.zeros(rows.count, np.int64), np.ones(rows.count, np.bool_), tick.epoch)
+        change = self._take_changes(rows, tick.epoch)
         made = self._made(change)
         self._settle(change, tick.epoch)
         return made
@@ -68,10 +67,7 @@ class Regroup(ByKey):
         return Rows(batch, np.zeros(1, np.int32), np.zeros(1, np.uint64))
 
     def _made(self, change: Change) -> Rows:
-        moved = np.flatnonzero(change.changed)
-        heads, first = np.unique(change.head[moved], return_index=True)
-        order = np.argsort(first)
-        heads, lead = heads[order], change.slots[moved[first[order]]]  # Of each group a row that has its key.
+        heads, lead = change.keys()
         if not heads.size:
             return self._none
         at, slots = self._walk(heads, 0)
@@ -91,13 +87,9 @@ class Regroup(ByKey):
             return pa.RecordBatch.from_pylist([], schema=self._results), index
         groups, taken = at[index], pa.array(index)
         columns = [self._column(0, number, slots).take(taken) for number in self._arguments]
-        batch = pa.RecordBatch.from_arrays([pa.array(groups), *columns, _inserts(index.size)], schema=self._inner)
+        batch = pa.RecordBatch.from_arrays([pa.array(groups), *columns, all_say(INSERT, index.size)], schema=self._inner)
         totals = Aggregate(self._inner, (_GROUP,), self._calls)
         (found,) = totals.process(Rows(batch, np.zeros(index.size, np.int32)), Tick(1, 1, 0, 0))
         of = found.batch.column(0).to_numpy()
         results = [column.take(pa.array(of)) for column in keys]
         return pa.RecordBatch.from_arrays([*results, *found.batch.columns[1:]], schema=self._results), of
-
-
-def _inserts(count: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(np.zeros(count, np.int8), ["insert"]).dictionary_decode()

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from evenflow.kernels.probe import probe
 from evenflow.operator.join.pairing import Picked
 from evenflow.plan.layout import HASH_COLUMN
-from evenflow.state.apart import Apart, Lying, counts_for, less
+from evenflow.state.apart import Apart, Lying, counts_for, less, without
 from evenflow.state.held_rows import Captured, Frozen, picked
 from evenflow.stream.arrays import Bools, Int32s, Int64s, UInt64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
@@ -119,9 +119,7 @@ class Run:
 
     def bytes_of(self, partitions: Int64s) -> Int64s:
         """About how many bytes each of these partitions has here, int64 (p,)."""
-        counts = counts_for(self.counts, partitions)
-        counts[np.isin(partitions, self.dead)] = 0
-        return counts * (self.held.bytes() // max(1, len(self.times)))  # All of it may have been forgotten.
+        return counts_for(self.present, partitions) * (self.held.bytes() // max(1, len(self.times)))  # All of it may have been forgotten.
 
     def forgotten(self, stop: int) -> Run:
         """Without the rows before `stop` in by_time. Cost: O(those)."""
@@ -130,11 +128,7 @@ class Run:
     @property
     def present(self) -> Int64s:
         """int64: rows of each partition that is here."""
-        counts = self.counts
-        if self.dead:
-            counts = counts.copy()
-            counts[[partition for partition in self.dead if partition < counts.size]] = 0
-        return counts
+        return without(self.counts, self.dead)
 
     def lying(self) -> Lying:
         alive = None

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of, nulls_of
 from evenflow.kernels.hash import Hashes
-from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
+from evenflow.kernels.table import EXTRA, HASH, HEADER
 from evenflow.operator.totals.session_totals import FIRST, LAST, SessionTotals
 from evenflow.operator.totals.totals import GREATEST, LEAST
 from evenflow.query.aggregates import AggCall, OwnSessions
@@ -135,7 +135,7 @@ class OwnSessionAggregate(SessionTotals):
         slots = slots[self._table.words[slots, LAST] > LEAST]
         if slots.size == 0:
             return Rows.empty(self.schemas[0], keyed=True)
-        hashes, checks = self._identity_of(slots)
+        hashes, checks = self._table.identity_of(slots)
         _, firsts = _keys_in(hashes, checks)
         pieces = self._pieces(hashes[firsts], checks[firsts])
         alive, words = pieces.slots[pieces.alive], self._table.words
@@ -173,23 +173,19 @@ class OwnSessionAggregate(SessionTotals):
         blank = pieces.slots[~behind & pieces.alive & ~stays]
         self._table.remove(pieces.slots[behind], epoch=epoch)
         if blank.size:
-            hashes, checks = self._identity_of(blank)
+            hashes, checks = self._table.identity_of(blank)
             numbers = np.ascontiguousarray(self._table.words[blank, EXTRA])
             slots = self._table.fold(self._table.owner_of(blank), hashes, checks, epoch=epoch, extra=numbers).slots
             self._table.words[slots, HEADER : HEADER + self._blank.size] = self._blank
             for column in self._table.objects[: self._in_order.stop]:
                 column[slots] = None
 
-    def _identity_of(self, slots: Int64s) -> tuple[Hashes, Hashes]:
-        words = self._table.words
-        return words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
-
     def show(self, partition: int) -> pa.RecordBatch:
         slots = self._table.slots_of(partition)
         slots = slots[self._table.words[slots, LAST] > LEAST]
         if slots.size == 0:
             return pa.RecordBatch.from_pylist([], schema=self.shown)
-        key, _ = _keys_in(*self._identity_of(slots))
+        key, _ = _keys_in(*self._table.identity_of(slots))
         session, _ = _sessions(key, self._table.words[slots, FIRST], self._table.words[slots, LAST])
         return self._read(session, slots)[0]
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of, nulls_of
-from evenflow.kernels.table import CHECK, EXTRA, HASH
+from evenflow.kernels.table import EXTRA, HASH
 from evenflow.operator.totals.session_totals import FIRST, LAST, SessionTotals
 from evenflow.operator.totals.totals import LEAST
 from evenflow.query.aggregates import AggCall, SessionWindow
@@ -95,7 +95,7 @@ class SessionWindowAggregate(SessionTotals):
     def _neighbours(self, slots: Int64s, step: int) -> Int64s:
         """int64 (n,): the slot of the stretch one gap later (step 1) or earlier (-1) that is of the same session, else -1."""
         words = self._table.words
-        hashes, checks = words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
+        hashes, checks = self._table.identity_of(slots)
         found = self._table.seek(hashes, checks, words[slots, EXTRA] + step * self._gap)
         before, after = (slots, found) if step > 0 else (found, slots)
         apart = words[after, FIRST] - words[before, LAST] > self._gap

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from evenflow.errors import NondeterministicBox, QueryError, TypeMismatch
 from evenflow.kernels.hash import Hashes, check_words, hash_columns
-from evenflow.kernels.table import CHECK, HASH
 from evenflow.operator.operator import Timed
 from evenflow.operator.order import event_time
 from evenflow.operator.tabled import Tabled
@@ -158,8 +157,7 @@ class Process(Tabled, Timed):
         slots = self._timers.take(self._table, tick)
         if slots.size == 0:
             return []
-        words = self._table.words
-        hashes, checks, partition = words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64), self._table.owner_of(slots)
+        (hashes, checks), partition = self._table.identity_of(slots), self._table.owner_of(slots)
         order = np.lexsort((checks, hashes))
         partition, hashes, checks = partition[order], hashes[order], checks[order]
         base = self._table.touch(partition, hashes, checks, tick.epoch)

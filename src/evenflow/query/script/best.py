@@ -11,7 +11,7 @@ from evenflow.query.aggregates import RANK
 from evenflow.query.ranked import Place
 from evenflow.query.script.group import END, START, check_windows, first_of
 from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggregate
-from evenflow.query.script.placed import drawn, placed_rows
+from evenflow.query.script.placed import drawn, order_of, placed_rows
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
 from evenflow.query.sql.parser import to_sql
@@ -170,13 +170,7 @@ def _over(lower: Lower, relation: Relation, window: exp.Window) -> Over:
 def ordered(lower: Lower, relation: Relation, window: exp.Window | exp.MatchRecognize) -> tuple[tuple[exp.Expr, bool], ...]:
     """(expression, descending) of ORDER BY."""
     order = window.args.get("order")
-    found = []
-    for part in order.expressions if order is not None else ():
-        desc = bool(part.args.get("desc"))
-        if bool(part.args.get("nulls_first")) == desc:
-            lower.script.fail(part, "NULLS FIRST and NULLS LAST are not available; nulls are least, as in Spark where nothing is said")
-        found.append((lower.rewritten(relation, part.this), desc))
-    return tuple(found)
+    return tuple(order_of(lower, relation, order.expressions if order is not None else ()))
 
 
 def columns_of(trees: Sequence[exp.Expr], stem: str, relation: Relation) -> tuple[list[Item], list[str]]:

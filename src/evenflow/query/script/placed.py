@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 from sqlglot import exp
 
+from evenflow.query.built import params_of
 from evenflow.query.changing import as_changes
 from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, Ranked
 from evenflow.query.script.lowering import Item, Lower
@@ -99,8 +100,7 @@ def drawn(
         schema = pa.schema([stream.schema.field(name) for name in names])
         rows = stream if stream.columns[-1] == CHANGE else stream.select(*(quoted(name) for name in [*names, CHANGE]))
         described = Ranked(ddl_of(schema), tuple(by), tuple(places), kept, shown)
-        params = {"keys": tuple(keys), "processor": described, "order": "arrival", "tie_break": None, "verify": None}
-        box = lower.flow.add("process", params, (rows,), None, "rank")
+        box = lower.flow.add("process", params_of(keys, described), (rows,), None, "rank")
     extra = tuple(Visible(place.name, "_over", place.name) for place in places) if shown else ()
     return Relation(box, (*relation.columns, *extra), running=True)
 

@@ -12,7 +12,7 @@ from evenflow.query.expression import compile_expression
 from evenflow.query.script.lowering import Lower, is_aggregate
 from evenflow.query.script.relation import Relation
 from evenflow.query.sql.functions import AGGREGATES
-from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.parser import length_of, to_sql
 from evenflow.query.sql.types import INTERVAL
 
 
@@ -32,11 +32,9 @@ def window_spans_us(lower: Lower, arguments: Sequence[exp.Expr]) -> list[int]:
 
 
 def _text(lower: Lower, tree: exp.Expr) -> str:
-    if isinstance(tree, exp.Literal) and tree.is_string:
-        return str(tree.this)
-    if isinstance(tree, exp.Interval) and tree.this is not None:
-        sign, value = ("-", tree.this.this) if isinstance(tree.this, exp.Neg) else ("", tree.this)
-        return f"{sign}{value.name} {tree.args['unit'].name}" if tree.args.get("unit") else str(value.name)
+    text = length_of(tree)
+    if text is not None:
+        return text
     raise lower.script.error(tree, f"{to_sql(tree)!r} is no length of time; write '10 seconds'")
 
 

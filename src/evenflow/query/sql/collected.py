@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.lists import Lists, array_of, codes, element_type, listwise
+from evenflow.query.sql.lists import Lists, array_of, codes, element_type, listwise, tallied
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal, rowwise
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
@@ -159,18 +159,12 @@ def _mode(a: Node, order: Node | None = None) -> Node:
 
     def run(arrays: pa.Array) -> pa.Array:
         given = Lists.of(arrays)
-        (numbers,) = codes(given.values)
-        by = np.lexsort((numbers, given.parents))
-        parents, sorted_ = given.parents[by], numbers[by]
-        first = np.ones(len(by), np.bool_)
-        first[1:] = (np.diff(parents) != 0) | (np.diff(sorted_) != 0)
-        starts = np.flatnonzero(first)
-        often = np.diff(np.append(starts, len(by)))
-        best = np.lexsort((sorted_[starts] if least else -sorted_[starts], -often, parents[starts]))
-        whose = parents[starts][best]
+        parents, numbers, places, often = tallied(given)
+        best = np.lexsort((numbers if least else -numbers, -often, parents))
+        whose = parents[best]
         chosen = best[np.flatnonzero(np.append(True, np.diff(whose) != 0))] if len(best) else best
         at = np.full(given.rows, -1, np.int64)
-        at[parents[starts][chosen]] = by[starts[chosen]]
+        at[parents[chosen]] = places[chosen]
         return given.values.take(pa.array(at, mask=at < 0))
 
     return listwise(run, element, a)

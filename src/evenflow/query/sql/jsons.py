@@ -221,7 +221,7 @@ def _writer(type_: Any, how: _Writing) -> Writer:
 
 def _variants(array: pa.Array) -> list[str | None]:
     rows = array.to_pylist()
-    return [None if row is None else variant_text.to_json(variant_form.taken_apart(row["value"], row["metadata"])) for row in rows]
+    return [None if row is None else variant_text.to_json(variant_form.tree_of(row)) for row in rows]
 
 
 def by_pattern(type_: pa.DataType, pattern: str) -> Kernel:

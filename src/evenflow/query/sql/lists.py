@@ -145,6 +145,17 @@ def codes(*arrays: pa.Array) -> list[Int64s]:
     return list(np.split(numbers, np.cumsum([len(array) for array in arrays])[:-1]))
 
 
+def tallied(given: Lists) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+    """(list, number as of `codes`, a place where it is, how often it is there) of each distinct value of each list, ascending."""
+    (numbers,) = codes(given.values)
+    by = np.lexsort((numbers, given.parents))
+    parents, found = given.parents[by], numbers[by]
+    first = np.ones(len(by), np.bool_)
+    first[1:] = (np.diff(parents) != 0) | (np.diff(found) != 0)
+    starts = np.flatnonzero(first)
+    return parents[starts], found[starts], by[starts], np.diff(np.append(starts, len(by)))
+
+
 def _by_parts(array: pa.Array) -> Int64s:
     """Structures and lists, which Arrow cannot compare, in Spark's order. Each is looked at in Python."""
     keys = [comparable(value) for value in plain_values(array)]

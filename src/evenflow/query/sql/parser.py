@@ -241,6 +241,16 @@ def span_of(tree: exp.Expr) -> tuple[int, int] | None:
     return (min(meta["start"] for meta in known), max(meta["end"] for meta in known) + 1) if known else None
 
 
+def length_of(tree: exp.Expr) -> str | None:
+    """The text of '10 seconds' and of INTERVAL 10 SECONDS; None of anything else."""
+    if isinstance(tree, exp.Literal) and tree.is_string:
+        return str(tree.this)
+    if isinstance(tree, exp.Interval) and tree.this is not None:
+        sign, value = ("-", tree.this.this) if isinstance(tree.this, exp.Neg) else ("", tree.this)
+        return f"{sign}{value.name} {tree.args['unit'].name}" if tree.args.get("unit") else str(value.name)
+    return None
+
+
 def to_sql(tree: exp.Expr) -> str:
     """The tree as text that parses to it again."""
     with room(tree.key):

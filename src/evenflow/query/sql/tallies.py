@@ -12,12 +12,12 @@ import pyarrow as pa
 from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql import variant_text
-from evenflow.query.sql.lists import Lists, codes, element_type
+from evenflow.query.sql.lists import Lists, element_type, tallied
 from evenflow.query.sql.node import InvalidValue, Node, lift, rowwise
 from evenflow.query.sql.shapes import list_from, over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import BINARY, INTERVAL, LONG, STRING, integral, name_of
-from evenflow.query.sql.variants import tree_of
+from evenflow.query.sql.variant_form import tree_of
 from evenflow.stream.schema import VARIANT
 
 _BITS: Final = 32_768
@@ -61,18 +61,12 @@ def _top(a: Node, most: Node | None = None) -> Node:
 
     def run(arrays: pa.Array) -> pa.Array:
         given = Lists.of(arrays)
-        (numbers,) = codes(given.values)
-        by = np.lexsort((numbers, given.parents))
-        parents, found = given.parents[by], numbers[by]
-        first = np.ones(len(by), np.bool_)
-        first[1:] = (np.diff(parents) != 0) | (np.diff(found) != 0)
-        starts = np.flatnonzero(first)
-        often = np.diff(np.append(starts, len(by)))
-        best = np.lexsort((found[starts], -often, parents[starts]))
-        whose = parents[starts][best]
+        parents, numbers, places, often = tallied(given)
+        best = np.lexsort((numbers, -often, parents))
+        whose = parents[best]
         rank = np.arange(len(best)) - np.searchsorted(whose, whose)
         best, whose = best[rank < count], whose[rank < count]
-        items = [given.values.take(pa.array(by[starts[best]])), pa.array(often[best], LONG)]
+        items = [given.values.take(pa.array(places[best])), pa.array(often[best], LONG)]
         return list_from(np.bincount(whose, minlength=len(arrays)), pa.StructArray.from_arrays(items, fields=list(type_)))
 
     return lift(over_arrays(run), pa.list_(type_), a)

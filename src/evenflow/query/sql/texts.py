@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
 from functools import partial
 from typing import Any, Final
@@ -320,11 +321,8 @@ def _format_string(form: Node, *given: Node) -> Node:
     """By Java's letters s, d, f, x, X, o, c, b, n and %, with flags, width and digits."""
     text = constant_of(form, "the form of format_string")
     if text is None:  # Null by what it is given, so a constant only if all of that is.
-        return (
-            literal(pa.scalar(None, STRING))
-            if all(node.constant is not None for node in given)
-            else Node(STRING, lambda batch: pa.scalar(None, STRING))
-        )
+        nothing = literal(pa.scalar(None, STRING))
+        return nothing if all(node.constant is not None for node in given) else replace(nothing, constant=None)
     if not isinstance(text, str):
         raise TypeMismatch("the form of format_string must be a string")
     pieces, at, next_ = list[Any](), 0, 0

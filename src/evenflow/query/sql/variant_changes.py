@@ -13,8 +13,8 @@ from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import InvalidValue, Node, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import STRING
-from evenflow.query.sql.variant_form import Tree
-from evenflow.query.sql.variants import Row, needs_variant, to_variant, tree_of
+from evenflow.query.sql.variant_form import Tree, tree_of
+from evenflow.query.sql.variants import Row, needs_variant, to_variant
 from evenflow.stream.schema import VARIANT
 
 

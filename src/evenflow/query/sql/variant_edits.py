@@ -37,7 +37,7 @@ def path_of(text: str) -> Steps:
 
 def at_path(row: dict[str, bytes], steps: Steps) -> Tree | None:
     """What is there; None if nothing is."""
-    found: Tree = form.taken_apart(row["value"], row["metadata"])
+    found: Tree = form.tree_of(row)
     for step in steps:
         if isinstance(found, dict) and isinstance(step, str):
             found = found.get(step)

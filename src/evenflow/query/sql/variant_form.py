@@ -8,7 +8,7 @@ So what is not looked at is carried over as it is. This file knows no JSON, no p
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Context, Decimal
 from typing import Any, Final
 
@@ -146,6 +146,11 @@ def _letters(body: bytes) -> str:
 _EXACT: Final = Context(prec=60)
 
 # Bytes of a whole one
+
+
+def tree_of(row: Mapping[str, bytes]) -> Tree:
+    """The tree of a variant as Arrow gives it. Raises MalformedVariant."""
+    return taken_apart(row["value"], row["metadata"])
 
 
 def taken_apart(value: bytes, names: bytes) -> Tree:

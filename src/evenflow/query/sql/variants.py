@@ -35,16 +35,12 @@ from evenflow.query.sql.types import (
     timestampy,
 )
 from evenflow.query.sql.variant_edits import at_path, path_of
-from evenflow.query.sql.variant_form import Tree
+from evenflow.query.sql.variant_form import Tree, tree_of
 from evenflow.stream.schema import VARIANT
 from evenflow.stream.values import plain_values
 
 Row = dict[str, bytes]
 """A variant as Arrow gives it."""
-
-
-def tree_of(row: Row) -> Tree:
-    return form.taken_apart(row["value"], row["metadata"])
 
 
 def needs_variant(name: str, a: Node) -> Node:
