@@ -8,11 +8,11 @@ import pytest
 
 from evenflow.policy.checkpointing import (
     Capture,
+    CheckpointUnit,
     Paste,
     Pending,
     RowCosts,
     Sample,
-    CheckpointUnit,
     burst_s,
     min_max,
     recovery_by_backup,

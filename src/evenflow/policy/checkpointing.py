@@ -1,8 +1,9 @@
 """Which unit a site captures, or which capture it pastes, when it has time for it (P6; HW 4.3).
 
-A **checkpoint unit**, unit for short here, is what is captured at once. If its site dies, the site that backs it up has to paste what is pending of it and to take in again
-what it was given since its last capture: together R_u, its recovery time. The recovery of a site takes as long as that of the backup with
-most to do, so **min-max** captures what relieves that one. `round_robin` and `whole` are what it is compared with.
+A **checkpoint unit**, unit for short here, is what is captured at once. If its site dies, the site that backs it up has to paste what is
+pending of it and to take in again what it was given since its last capture: together R_u, its recovery time. The recovery of a site takes
+as long as that of the backup with most to do, so **min-max** captures what relieves that one. `round_robin` and `whole` are what it is
+compared with.
 
 Times are CPU-seconds of an otherwise idle site unless they are called seconds of a clock.
 """
