@@ -69,7 +69,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     # Routing hashes keys with the kernel that the operators find their slots with.
     "exchange": {"plan", "kernels"},
-    "availability": {"exchange", "plan"},
+    "availability": {"exchange", "plan", "policy.hedge"},
     "statistics": {"plan.moved_whole", "plan.layout"},
     "policy": {"plan", "statistics"},
     "site": CORE,

@@ -330,3 +330,57 @@ class Fenced(ClusterError):
 
     Two drivers must not use one location. If that was not meant: give each dataflow a location of its own.
     """
+
+
+class GroupDiffers(ClusterError):
+    """A region is not of the group that was meant: it runs another program, under another name, in another shape or version.
+
+    region: which one. field: what differs first. Nothing of that region was read or written.
+    """
+
+    def __init__(self, region: str, field: str, ours: object, theirs: object, remedy: str) -> None:
+        self.region, self.field, self.ours, self.theirs, self.remedy = region, field, ours, theirs, remedy
+        super().__init__(f"region {region} is of another group: its {field} is {theirs!r:.100} and not {ours!r:.100}; {remedy}")
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return (type(self), (self.region, self.field, self.ours, self.theirs, self.remedy))
+
+
+class RegionsDisagree(EvenflowError):
+    """Two regions of a group have different rows in the same epoch. That sink, or that subscription, has stopped; others go on.
+
+    sink, epoch, region: where, and who says something else than what was taken before. Usual causes: user code that depends on a clock or
+    on chance, sums of floats on different types of CPU, a source that does not give the same rows to all regions.
+    """
+
+    def __init__(self, sink: str, epoch: int, region: str, what: str) -> None:
+        self.sink, self.epoch, self.region, self.what = sink, epoch, region, what
+        super().__init__(
+            f"sink {sink!r}, epoch {epoch}: region {region} {what}. Nothing was replaced. Look for user code that depends on a clock, on "
+            "chance or on the type of CPU, and for a source that does not give all regions the same rows in the same order"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return (type(self), (self.sink, self.epoch, self.region, self.what))
+
+
+class EpochsGone(EvenflowError):
+    """A reader wants to go on behind an epoch, and no region keeps what follows on it any more.
+
+    sink, after: what was wanted. first: behind which epoch the regions could go on, the earliest of them. Nothing was skipped.
+    """
+
+    def __init__(self, sink: str, after: int, first: int) -> None:
+        self.sink, self.after, self.first = sink, after, first
+        super().__init__(
+            f"sink {sink!r}: what comes after epoch {after} is kept by no region any more; they can go on behind epoch {first}. Read what "
+            f"is missing from a table that the group writes, and subscribe with after={first}; or keep more (keep_s, keep_mb)"
+        )
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return (type(self), (self.sink, self.after, self.first))
+
+
+class RegionsUnreachable(ClusterError):
+    """None of a group's regions could be reached for as long as a subscriber is patient. It can go on later behind the last epoch that
+    it was given."""
