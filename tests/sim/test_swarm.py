@@ -121,6 +121,8 @@ def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch
         800_208,  # The store answers nobody while the last generation reads its checkpoint.
         3_000_039,  # Rows that nobody else has look cut off at three reads, in a store that shows parts: the next driver reads them.
         1_000_328,  # What found refuge goes home to a site that has become a spare meanwhile.
+        5_003_151,  # Rows that are under way when a run is drained come behind the last watermark.
+        5_002_930,  # Who stands by learns of a slow store by a look that was under way when the driver died.
     ],
 )
 def test_what_seeds_have_found_stays_mended(seed: int) -> None:

@@ -353,6 +353,27 @@ def test_the_end_of_a_source_is_the_last_watermark(end: Event) -> None:
     assert [m.watermark for m in site.marks(1, 0)] == [END_OF_STREAM]
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["cut", "to be cut"])
+def test_what_is_under_way_when_a_run_is_drained_is_in_no_epoch(held: bool) -> None:
+    """Behind the last watermark rows would be late for every box, and count as taken in all the same. Method: rows and the end of a batch
+    come behind the drain, whether the last epoch has been cut by then, or waits for a plan."""
+    site = Driver(0, replace(two_site_layout(), sources={"src": Pushed(SCHEMA, ())}))
+    site.begin()
+    site.give(RowsArrived(0, 0, rows(1)))
+    if held:
+        site.give(PlanProposed(replace(PLAN, number=1, effective=1)))
+    site.give(DrainRequested())
+    assert site.part.closed == (0 if held else 1)
+    site.give(RowsArrived(0, 0, rows(2, 3)))
+    site.give(BatchDone(0, 0))
+    if held:
+        site.give(PlanAborted(1))
+    log = site.part.leading.logs[0, 0]
+    assert (site.part.closed, log.ended, log.taken, site.part.counters.taken) == (1, True, 1, {0: 1})
+    assert [mark.watermark for mark in site.marks(1, 0)] == [END_OF_STREAM]
+    assert site.part.story.fired["E6", "ignore"] == 2
+
+
 def test_a_whole_batch_source_moves_event_time_when_its_batch_is_done() -> None:
     step = Step("wm", "watermark", {"time": "ts", "delay_us": 5}, SCHEMA, Port(-1))
     site = Driver(0, replace(two_site_layout(step), sources={"src": Pushed(SCHEMA, ())}))

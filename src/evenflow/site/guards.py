@@ -37,6 +37,14 @@ def leads(part: Ground, event: RowsArrived | BatchDone | SourceEnded | RowsStore
     return not part.failed and (event.segment, event.partition) in part.ingress.queues
 
 
+def wants_rows(part: Ground, event: RowsArrived | BatchDone) -> bool:
+    return leads(part, event) and not part.ingress.queues[event.segment, event.partition].ended
+
+
+def wants_none(part: Ground, event: RowsArrived | BatchDone) -> bool:
+    return leads(part, event) and part.ingress.queues[event.segment, event.partition].ended
+
+
 def in_time(part: Ground, event: PlanProposed) -> bool:
     return not part.ingress.queues or part.ingress.closed < event.plan.effective
 

@@ -46,10 +46,12 @@ from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 
 def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("E5", Started, always, Effects.start, "every site is reachable, so epochs may open")
-    yield Rule("E5", RowsArrived, guards.leads, Effects.take_rows, "rows wait for the next epoch")
+    yield Rule("E5", RowsArrived, guards.wants_rows, Effects.take_rows, "rows wait for the next epoch")
+    yield Rule("E6", RowsArrived, guards.wants_none, Effects.ignore, "the run is drained: nothing is behind its last epoch")
     yield Rule("E5", RowsArrived, guards.has_failed, Effects.ignore, "the dataflow has failed; the rows were never recorded")
     yield Rule("C3", RowsArrived, otherwise, Effects.ignore, "the partition has moved away; its new leader reads them again")
-    yield Rule("I2", BatchDone, guards.leads, Effects.end_batch, "a whole Spark batch is here: its event times count")
+    yield Rule("I2", BatchDone, guards.wants_rows, Effects.end_batch, "a whole Spark batch is here: its event times count")
+    yield Rule("E6", BatchDone, guards.wants_none, Effects.ignore, "the run is drained; rows of the batch may not have been taken in")
     yield Rule("I2", BatchDone, guards.has_failed, Effects.ignore, "the dataflow has failed")
     yield Rule("C3", BatchDone, otherwise, Effects.ignore, "the partition has moved away; its new leader is told as well")
     yield Rule("E6", SourceEnded, guards.leads, Effects.end_source, "end of stream is watermark +inf")

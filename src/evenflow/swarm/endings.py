@@ -35,6 +35,7 @@ from evenflow.plan.plan import Version
 from evenflow.policy.move import Move
 from evenflow.site.events import (
     BatchDone,
+    DrainRequested,
     Event,
     Loaded,
     LoadFailed,
@@ -84,7 +85,7 @@ class Ending(Observer):
         self.world, self.kind, self._random, self._faults = world, kind, random, faults
         self.stopped = self.drained = self._failed = False
         self._unaware: int | None = None
-        if kind in ("box", "last_epoch", "ingress_moves"):
+        if kind in ("box", "last_epoch", "ingress_moves", "drain", "drain_all"):
             world.observers = (*world.observers, self)
         self._counts: dict[tuple[int, int], int] = {}
         for segment in world.layout.segments:
@@ -197,7 +198,7 @@ class Ending(Observer):
             disk.refuses, disk.spoils = spoils, int(spoils and not disk.wrong)
 
     def handled(self, site: SimSite, event: Event) -> None:
-        """What is on its way to a part when it fails, or when a partition moves away from it, comes all the same."""
+        """What is on its way to a part when it fails, when it is drained, or when a partition moves away from it, comes all the same."""
         part = site.part
         if self._unaware is not None:
             self._kill_unaware(self._unaware)
@@ -212,6 +213,10 @@ class Ending(Observer):
             words += [Spilled(0, ()), SpillFailed(0, "full"), Loaded(0, {}), LoadFailed(0, "lost"), WorkDone(Outcome((0, 0), tick, 0))]
             for word in words:
                 site.deliver(word, lambda: part.failed)
+        elif isinstance(event, DrainRequested) and not part.failed:
+            for key in part.ingress.queues:
+                for word in self._of_sources(*key):
+                    site.deliver(word, lambda k=key: k in part.ingress.queues and part.ingress.queues[k].ended)  # type: ignore[misc]
         elif isinstance(event, MembershipChanged) and not part.failed:
             for move in part.view.plan.copies:
                 key = move.segment, move.partitions[0]
