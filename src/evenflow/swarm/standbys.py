@@ -7,6 +7,7 @@ take over waits for the lease again: these are checkers. Who has died is taken o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Final
 
@@ -18,8 +19,8 @@ LEASE_US: Final = (100_000, 400_000)
 LOOK_US: Final = (100, 20_000)
 """Least and greatest time of a look."""
 LIMIT: Final = 20
-"""So many times its patience after a death it has begun, whatever was in its way. A store that was slow has made it patient."""
-
+"""So many times its patience after a death it has begun, whatever was in its way. A store that was slow has made it patient, also by a look
+that was under way at the death: how patient, it knows when that look ends."""
 
 AWAY: Final = 0.3
 """So often the store is away once, for longer than the lease."""
@@ -107,20 +108,22 @@ class StandsBy:
         if self._cluster.store.standing_or_none() is None:
             return  # Nobody could go on there.
         self._begins = False
-        limit_us = int(LIMIT * self.machine.patience_s * 1e6)
-        self._until(limit_us)
+        limit_us = self._until(lambda: int(LIMIT * self.machine.patience_s * 1e6))
         over = self._cluster.over  # Its last word was under way when it died.
         assert self._begins or over, f"nobody has taken over for {limit_us} us, and the lease is {self.lease_us}"
 
     def leaves_alone(self) -> None:
         """A person has stopped the run: for however long."""
         self._begins = False
-        self._until(3 * self.lease_us)
+        self._until(lambda: 3 * self.lease_us)
         assert not self._begins, "who stands by takes over what a person has stopped"
 
-    def _until(self, most_us: int) -> None:
+    def _until(self, most_us: Callable[[], int]) -> int:
+        """Until it begins, or so much time has passed. most_us: as far as that is known by now. Returns the most that it has been."""
         clock = self._cluster.lasting.clock
-        end_us = clock.now_us + most_us
-        while not self._begins and clock.now_us < end_us:
+        since_us, limit_us = clock.now_us, most_us()
+        while not self._begins and clock.now_us < since_us + limit_us:
             if not clock.step():
                 raise EvenflowError("nobody looks any more")
+            limit_us = max(limit_us, most_us())
+        return limit_us
