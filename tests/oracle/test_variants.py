@@ -118,7 +118,7 @@ XPATHS: Final = (
 OTHERS: Final = r"""
 make_timestamp(u, TIME'6:30:45.887')
 make_timestamp(u, TIME'23:59:59.999999', 'Europe/Berlin')
-make_timestamp_ltz(u, TIME'6:30', 'CET')
+make_timestamp_ltz(u, TIME'6:30', 'Europe/Madrid')
 make_timestamp_ntz(u, TIME'06:30:45')
 try_make_timestamp(u, TIME'6:30:45.887', s)
 try_make_timestamp_ntz(u, TIME'6:30:45.887')

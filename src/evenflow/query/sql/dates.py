@@ -130,12 +130,14 @@ def _at_time(name: str, type_: pa.DataType, tried: bool, date: Node, time: Node,
         offset = 0 if place is None else offset_s(place, micros // 1_000_000)
         if offset is not None and -_LONG <= micros - offset * 1_000_000 < _LONG:
             return micros - offset * 1_000_000
+        if offset is None:
+            raise InvalidValue(f"there is no zone {place!r}")
         if tried:
             return None
-        raise InvalidValue(f"there is no zone {place!r}" if offset is None else f"{days} days since 1970 are beyond the last timestamp")
+        raise InvalidValue(f"{days} days since 1970 are beyond the last timestamp")
 
     zones = [] if zone is None else [cast(zone, STRING)]
-    return _as_moment(rowwise(one, LONG, op.cast_raw(cast(date, DATE), INT), *zones, raises=not tried), type_)
+    return _as_moment(rowwise(one, LONG, op.cast_raw(cast(date, DATE), INT), *zones, raises=not tried or bool(zones)), type_)
 
 
 def _micros(year: int, month: int, day: int, hour: int, minute: int, second: Decimal, zone: str | None = None) -> int:

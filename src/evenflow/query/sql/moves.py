@@ -19,6 +19,7 @@ from evenflow.query.sql.casts import cast
 from evenflow.query.sql.functions import build_function
 from evenflow.query.sql.intervals import interval
 from evenflow.query.sql.node import Node, literal
+from evenflow.query.sql.times import later_date
 from evenflow.query.sql.types import DATE, INT, LONG, MONTHS, STRING, integral, timestampy
 
 Nodes = Callable[[exp.Expr], Node]
@@ -101,10 +102,11 @@ def _applied(operator: str, time: Node, move: Move, given: exp.Expr) -> Node | N
     sign = _whole(1 if operator == "+" else -1)
     months = cast(_product(move.months, sign), INT)
     if time.type == DATE:
-        found = build_function("add_months", [time, months])
         if move.rest:
             raise ExpressionError("a date is moved by years to days; cast it to a timestamp to move it by hours")
-        return found if move.days is None else build_function("date_add", [found, cast(_product(move.days, sign), INT)])
+        return later_date(time, months, _whole(0) if move.days is None else _product(move.days, sign))
+    for part in () if move.days is None else (move.days, *move.rest):
+        months = build_function("nvl2", [part, months, literal(pa.scalar(None, INT))])
     found = build_function("_timestampadd", [literal(pa.scalar("MONTH", STRING)), months, time])
     if move.days is None:
         return found

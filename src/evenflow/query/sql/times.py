@@ -379,6 +379,15 @@ def _add_months(a: Node, months: Node) -> Node:
     return lift(later, DATE, _date(a, "add_months"), cast(months, INT), raises=True)
 
 
+def later_date(a: Node, months: Node, days: Node) -> Node:
+    """Months later, then days: what lies between may be beyond the last date."""
+    return lift(lambda v, m, d: _dates(_later_by_both, v, m, d), DATE, a, months, cast(days, INT), raises=True)
+
+
+def _later_by_both(start: Any, months: Any, days: Any) -> Any:
+    return calendar.months_later(start, months) + days
+
+
 def _last_day(a: Node) -> Node:
     return lift(lambda v: _dates(calendar.last_of_month, v), DATE, _date(a, "last_day"), raises=True)
 
