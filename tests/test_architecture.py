@@ -31,6 +31,7 @@ CORE = {
     "sources",
     "sinks",
     "store",
+    "services",
     "statistics",
 }
 MAY_IMPORT: dict[str, set[str]] = {
@@ -43,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kernels": set(),
     "state": {"plan", "kernels"},
     "query": {"plan", "processor", "sources", "sinks"},
+    "services": set(),
     "sources": set(),
     "store": {"availability"},
     "sinks": {"store", "sources.description", "sources.database", "sources.extras", "sources.kafka_client", "sources.settings"},
@@ -63,6 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "query.matching",
         "query.user",
         "processor",
+        "services",
         "sinks",
         "store",
         "sources.description",
@@ -86,9 +89,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 ABOVE_THE_CORE = {"world", "monitor", "swarm", "testing", "bench", "experiments", "cli"}
-AT_THE_EDGE = {"sources", "sinks", "store"}
+AT_THE_EDGE = {"sources", "services", "sinks", "store"}
 FORBIDDEN_IN_CORE = {"time", "random", "socket", "asyncio", "threading", "logging", "pyspark", "selectors", "subprocess"}
 EDGE_EXCEPTIONS = {"socket", "threading", "selectors"}
+SERVICES_EXCEPTIONS = {"asyncio", "threading"}
+"""What waits for a service does so in a loop or in threads of its own."""
 
 
 def modules() -> list[Path]:
@@ -153,6 +158,8 @@ def allowed(part: str, target: str) -> bool:
 
 
 def forbidden(part: str) -> set[str]:
+    if part == "services":
+        return FORBIDDEN_IN_CORE - SERVICES_EXCEPTIONS
     return FORBIDDEN_IN_CORE - EDGE_EXCEPTIONS if part in AT_THE_EDGE else FORBIDDEN_IN_CORE
 
 

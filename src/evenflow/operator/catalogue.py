@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, Final, cast
 
 from evenflow.errors import QueryError
-from evenflow.operator.operator import Operator, Stateless, TwoSided
+from evenflow.operator.operator import Failing, Operator, Stateless, TwoSided
 from evenflow.plan.layout import Step
 from evenflow.query.aggregates import OwnSessions, RowWindow, SessionWindow, TimeWindow
 from evenflow.query.built import Built
@@ -29,7 +29,7 @@ def build(step: Step) -> Operator | TwoSided:
         raise QueryError(
             f"box {step.box!r} is of the kind {step.kind!r}, which this version does not have: {', '.join({**KINDS, **_STEPS})}"
         )
-    if "on_error" in step.params and isinstance(operator, Stateless):
+    if "on_error" in step.params and isinstance(operator, Stateless) and not isinstance(operator, Failing):
         from evenflow.operator.guarded import Guarded
 
         return Guarded(cast(Operator, operator), step.schema, step.params["dead_letters"])
@@ -137,6 +137,12 @@ def _flat_map(step: Step, params: dict[str, Any]) -> Operator:
     return FlatMap(step.schema, params["function"], params["output"], step.box)
 
 
+def _lookup(step: Step, params: dict[str, Any]) -> Operator:
+    from evenflow.operator.user.lookup import Lookup
+
+    return Lookup(step.schema, **params, box=step.box)
+
+
 def _case(step: Step, params: dict[str, Any]) -> Operator:
     from evenflow.operator.case import Case
 
@@ -174,6 +180,7 @@ _STEPS: Final[dict[str, Callable[[Step, dict[str, Any]], Operator | TwoSided]]] 
     "table_join": _table_join,
     "pattern": _pattern,
     "flat_map": _flat_map,
+    "lookup": _lookup,
     "case": _case,
     "stage": _stage,
     "commit": _commit,

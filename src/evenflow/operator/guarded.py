@@ -55,7 +55,7 @@ class Guarded(Stateless, Failing):
     """
 
     def __init__(self, operator: Operator, schema: pa.Schema, wanted: bool) -> None:
-        self._operator, self._letters = operator, _Letters(schema, wanted)
+        self._operator, self._letters = operator, Letters(schema, wanted)
         self.schemas: tuple[pa.Schema, ...] = (*operator.schemas, self._letters.schema)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
@@ -76,7 +76,7 @@ class GuardedProcess(Process, Failing):
         time: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(keys, processor, schema, box, verify, time)
-        self._letters = _Letters(schema, wanted)
+        self._letters = Letters(schema, wanted)
         self.schemas = (*self.schemas, self._letters.schema)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
@@ -171,7 +171,7 @@ def _text(row: Rows) -> str:
     return values if len(values) <= LONGEST_ROW else f"{values[: LONGEST_ROW - 1]}…"
 
 
-class _Letters:
+class Letters:
     """Makes dead letters. schema: of the rows that failed, and then of the letters. wanted: somebody reads them."""
 
     def __init__(self, schema: pa.Schema, wanted: bool) -> None:

@@ -10,7 +10,7 @@ import builtins
 import keyword
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWi
 from evenflow.query.builder import Dataflow
 from evenflow.query.duration import duration_text, duration_us
 from evenflow.query.handle import HandledStream
+from evenflow.query.kinds.lookup import Lookup
 from evenflow.query.network import Box, Network
 from evenflow.query.qos import qos
 from evenflow.query.serial import box_to_json
@@ -200,6 +201,17 @@ class _Export:
         more += ", outer=True" if p["outer"] else ""
         yield from self._named(f"{self._input(box)}.explode({text(p['column'])}, into={self._value(p['into'], box)}{more})", box, "explode")
 
+    def _lookup(self, box: Box) -> Iterator[str]:
+        usual = {each.name: each.default for each in fields(Lookup)}
+        asked = {name: value for name, value in box.params.items() if name in usual and value != usual[name]}
+        function, output, on = (self._value(asked.pop(name), box) for name in ("function", "output", "on"))
+        given = [f"on={on}"]
+        if policy := "skip" if "on_error" in box.params else "null" if asked.pop("nulls", False) else "":
+            given.append(f"on_error={policy!r}")
+        for name, value in asked.items():
+            given.append(f"{name.removesuffix('_us')}={_duration(value) if name.endswith('_us') else self._value(value, box)}")
+        yield from self._named(f"{self._input(box)}.lookup({function}, {output}, {', '.join(given)})", box, "lookup")
+
 
 class _Differs(Exception):
     pass
@@ -213,7 +225,7 @@ _METHODS: Final[Mapping[str, Any]] = {
     "source": _Export._source, "sink": _Export._sink, "filter": _Export._filter, "select": _Export._select, "union": _Export._union,
     "watermark": _Export._watermark, "aggregate": _Export._aggregate, "dedup": _Export._dedup, "repartition": _Export._repartition,
     "unpivot": _Export._unpivot, "explode": _Export._explode, "key_by": _Export._key_by, "process": _Export._process,
-    "case": _Export._case,
+    "case": _Export._case, "lookup": _Export._lookup,
 }  # fmt: skip
 
 

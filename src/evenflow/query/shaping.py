@@ -16,6 +16,7 @@ from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.network import dead_letter_port, is_aside
 from evenflow.query.user.binding import tried, tries
+from evenflow.stream.schema import as_schema, ddl_of
 
 
 class ShapedStream(HandledStream):
@@ -84,6 +85,38 @@ class ShapedStream(HandledStream):
         them the number of the row in the batch that it was made of. How rows are cut into batches may not matter to the function.
         """
         return self._then("flat_map", {"function": function, "output": output}, name)
+
+    def lookup(
+        self, function: Callable[..., Any], output: Any, on: str | Sequence[str], *, concurrency: int = 16,
+        timeout: str | timedelta = "10 seconds", retries: int = 2, backoff: str | timedelta = "100 milliseconds",
+        on_error: Literal["fail", "null", "skip"] = "fail", batch: int | None = None, cache: str | timedelta | None = None,
+        cache_size: int = 10_000, deterministic: bool = False, name: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Each row with what a service answers about it: `orders.lookup(fetch, "name string, tier int", on="customer")`.
+
+        function: `fetch(customer)`, or an `async def`; returns a dict or a tuple of the columns `output`, or None where there is nothing:
+        then they are null. output: DDL, a StructType or a pyarrow schema. on: columns that the function is given; equal ones of an epoch
+        are asked once, and where one is null the row is not asked for. concurrency: calls at a time, at each site. timeout: for each try.
+        retries: tries after the first one, with pauses of `backoff`, then twice that, and so on. on_error: rows for which there is no
+        answer end the run, or have nulls, or are left out and counted; `.dead_letters()` has those, with the error. batch: the function
+        is given a list of so many keys at most (of tuples, if there are several columns), and returns a list of answers, or a dict by key.
+        cache: for so long an answer is good for later rows of its key; cache_size: how many are kept, at each site. deterministic: the
+        answer for a key never changes, so it may be asked for again; replicas that get different ones end the run.
+
+        Rows keep their order: an epoch goes on when all its answers are there.
+        """
+        named = self.flow.free("lookup") if name is None else box_name(name, "lookup")
+        with naming(named):
+            times = {"timeout_us": duration_us(timeout), "backoff_us": duration_us(backoff)}
+            times["cache_us"] = 0 if cache is None else duration_us(cache)
+            answer = as_schema(output)
+        if on_error not in ("fail", "null", "skip"):
+            raise QueryError(f"box {named!r}: on_error is 'fail', 'null' or 'skip', not {on_error!r:.60}")
+        params = {
+            "function": function, "output": ddl_of(answer), "on": names_of(named, "on", on), "concurrency": concurrency, "retries": retries,
+            "batch": batch, "cache_size": cache_size, "nulls": on_error == "null", "deterministic": deterministic, **times,
+        }  # fmt: skip
+        return self._then("lookup", {**params, **({"on_error": "skip"} if on_error == "skip" else {})}, named)
 
     def case(self, *conditions: Expression, name: str | None = None) -> tuple[Self, ...]:
         """One stream per condition and one for the rest: each row is in the stream of the first condition that is true for it.

@@ -22,6 +22,7 @@ from evenflow.query.kinds.flat_map import FlatMap
 from evenflow.query.kinds.join import Join
 from evenflow.query.kinds.key_by import KeyBy
 from evenflow.query.kinds.kind import BoxKind
+from evenflow.query.kinds.lookup import Lookup
 from evenflow.query.kinds.pattern import Pattern
 from evenflow.query.kinds.process import Process
 from evenflow.query.kinds.repartition import Repartition
@@ -40,7 +41,7 @@ KINDS: Final[Mapping[str, type[BoxKind]]] = {
     kind.name: kind
     for kind in (
         Source, Filter, Select, Union, Watermark, KeyBy, Process, Aggregate, Join, TableJoin, Dedup, Top, Resample, Pattern, BSort, Sort,
-        Complete, Explode, FlatMap, Case, Unpivot, Repartition, Sink,
+        Complete, Explode, FlatMap, Lookup, Case, Unpivot, Repartition, Sink,
     )
 }  # fmt: skip
 """By the name that boxes and saved networks have for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -34,6 +35,10 @@ class FlatMap(RowKind):
         with about("function"):
             if not callable(self.function):
                 raise QueryError(f"box {box!r}: flat_map takes a function of a batch, not {self.function!r}")
+            if inspect.iscoroutinefunction(self.function):
+                raise QueryError(
+                    f"box {box!r}: flat_map takes a function, and {shown(self.function)} is async; .lookup(...) awaits answers"
+                )
         with about("output"):
             if not isinstance(output, str) or not output.strip():
                 raise QueryError(f"box {box!r} does not say what it puts out; add output='app string, dur double'")

@@ -93,6 +93,11 @@ class BoxKind:
         """The parameters of a step of this kind, as far as it has those of the box; the others are None."""
         return cls(**{f.name: params.get(f.name) for f in fields(cls) if f.name in params or f.default is MISSING})
 
+    @property
+    def repeats(self) -> bool:
+        """It gives the same for the same input and state, whenever and wherever it is asked (E3)."""
+        return True
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         """What a box of that name makes of its inputs. Raises QueryError or a subclass of it that names the box and says what to do."""
         raise NotImplementedError

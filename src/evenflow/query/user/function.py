@@ -75,6 +75,8 @@ def as_function(name: str, given: Any) -> UserFunction | Aggregator:
     """
     if isinstance(given, UserFunction | Aggregator):
         return given
+    if inspect.iscoroutinefunction(getattr(given, "func", given)):
+        raise QueryError(f"the function {name!r} is async, and an expression waits for nothing; .lookup({name}, ...) awaits its answers")
     if isinstance(given, type) and issubclass(given, Aggregator):
         raise QueryError(f"the function {name!r} is the class {given.__name__}; give an instance, {given.__name__}()")
     if callable(given) and hasattr(given, "evalType") and hasattr(given, "func"):
@@ -154,6 +156,8 @@ def _decorated(decorator: str, f: Any, type: Any, made: Callable[[Callable[..., 
     """The function, or what decorates it. A type may come in its place, as in `@udf("bigint")`."""
     if f is not None and not callable(f):
         f, type = None, f
+    if inspect.iscoroutinefunction(f):
+        raise QueryError(f"{decorator}: {_name(f)} is async, and an expression waits for nothing; .lookup(...) awaits its answers")
     if type is None:
         raise QueryError(f"{decorator} needs the type of what the function returns, such as {decorator}('bigint')")
     found = _type(decorator, type)

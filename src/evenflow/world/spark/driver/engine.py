@@ -20,6 +20,7 @@ from evenflow.kernels import prepare
 from evenflow.plan.placement import Place, Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.scaling import Bounds, Times
 from evenflow.policy.start import place_of
+from evenflow.query.effects import check_runs_once
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
 from evenflow.query.refreshed import refreshed_tables
@@ -160,6 +161,7 @@ class Engine(EngineDisplay, ProfiledSites):
         if replicas > self.replicas:
             raise ClusterError(f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(replicas={replicas})")
         url = self._location_of(flow, checkpoint_location)
+        check_runs_once(flow.network, replicas, url)
         tables = refreshed_tables(flow.network)
         if tables:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
