@@ -40,10 +40,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "child_python": set(),
     "stream": set(),
     "processor": set(),
-    "plan": set(),
+    # What a mode needs is known without a plan, and a plan says which one a segment has.
+    "plan": {"availability.mode"},
     "kernels": set(),
     "state": {"plan", "kernels"},
-    "query": {"plan", "processor", "sources", "sinks"},
+    "query": {"plan", "processor", "sources", "sinks", "availability.mode"},
     "services": set(),
     "sources": set(),
     "store": {"availability"},

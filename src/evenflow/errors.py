@@ -56,6 +56,10 @@ class QosError(QueryError):
     computed on its way. The message names the box and the column."""
 
 
+class AvailabilityError(QueryError):
+    """A mode of availability that there is not, that these boxes or sites cannot have, or that cannot give what was asked for."""
+
+
 class OptionError(QueryError, TypeError):
     """An option of an engine, a source, a sink or a command has a value that it cannot have. The message says what it can be."""
 

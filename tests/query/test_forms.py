@@ -12,6 +12,7 @@ import pytest
 from evenflow import sinks, sources
 from evenflow.query.forms import FORMS, LEFT_OUT, REQUIRED, SINKS, SOURCES, forms
 from evenflow.query.kinds import GUARDED, KINDS
+from evenflow.query.protecting import AVAILABILITY, LEADING
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -25,7 +26,8 @@ def test_there_is_one_form_for_each_kind() -> None:
 def test_its_fields_are_what_the_judge_takes(kind: str) -> None:
     taken = {f.name: f for f in dataclasses.fields(KINDS[kind])}
     form = FORMS[kind]
-    assert [field.name for field in form.fields if field.name not in taken] == (["on_error"] if kind in GUARDED else [])
+    shared = [*(["on_error"] if kind in GUARDED else []), *([] if kind in LEADING else [AVAILABILITY])]
+    assert [field.name for field in form.fields if field.name not in taken] == shared
     assert {field.name for field in form.fields} >= taken.keys()
     for field in form.fields:
         if field.name in taken and taken[field.name].default is not dataclasses.MISSING:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple, NoReturn
 
+from evenflow.availability.mode import Mode, Modes
 from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import Record, RowsObject, Share
 from evenflow.exchange.shedding import checked
@@ -75,22 +76,24 @@ class LeftOut(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Content:
     """What of a plan the content of frames depends on, from epoch `effective` on. ranges, weights: as in `Plan`. version: its number,
-    0 for the layout's own boxes. newcomers: as in `Plan`; rows of theirs may be in epochs before, but in no entry before this one's."""
+    0 for the layout's own boxes. newcomers: as in `Plan`; rows of theirs may be in epochs before, but in no entry before this one's.
+    modes: as in `Plan`; no content depends on them, but a restart goes on with what a user has chosen meanwhile."""
 
     effective: int
     ranges: tuple[Ranges, ...] = ()
     weights: tuple[tuple[int, ...], ...] = ()
     version: int = 0
     newcomers: Newcomers = ()
+    modes: Modes = ()
 
     @staticmethod
     def of(plan: Plan) -> Content:
-        return Content(plan.effective, plan.ranges, plan.weights, 0 if plan.version is None else plan.version.number, plan.newcomers)
+        version = 0 if plan.version is None else plan.version.number
+        return Content(plan.effective, plan.ranges, plan.weights, version, plan.newcomers, plan.modes)
 
     def same(self, other: Content) -> bool:
         """Whether they differ in no more than when they begin to act."""
-        own = self.ranges, self.weights, self.version, self.newcomers
-        return own == (other.ranges, other.weights, other.version, other.newcomers)
+        return replace(self, effective=other.effective) == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +346,8 @@ def _said_cuts(cuts: Mapping[Key, Sequence[Cut]]) -> list[Any]:
 def _said_content(content: Content) -> list[Any]:
     ranges = [[list(pair) for pair in of] for of in content.ranges]
     newcomers = [[segment, list(names)] for segment, names in content.newcomers]
-    return [content.effective, ranges, [list(of) for of in content.weights], content.version, *([newcomers] if newcomers else [])]
+    later = [newcomers, [str(mode) for mode in content.modes]][: 2 if content.modes else 1 if newcomers else 0]
+    return [content.effective, ranges, [list(of) for of in content.weights], content.version, *later]
 
 
 def _columns(cuts: Sequence[Cut]) -> list[Any]:
@@ -414,14 +418,15 @@ def _completed(said: Mapping[str, Any]) -> Completed:
 
 
 def _content(said: Sequence[Any]) -> Content:
-    effective, ranges, weights, version, *newcomers = said
-    (came,) = newcomers or ((),)
+    effective, ranges, weights, version, *later = said
+    came, modes = (*later, (), ())[: max(2, len(later))]
     return Content(
         _int(effective),
         tuple(tuple((_int(first), _int(partition)) for first, partition in of) for of in ranges),
         tuple(tuple(_int(weight) for weight in of) for of in weights),
         _int(version),
         tuple((_int(segment), tuple(_text(name) for name in names)) for segment, names in came),
+        tuple(Mode(_text(mode)) for mode in modes),
     )
 
 

@@ -13,6 +13,10 @@ Master = Annotated[str | None, typer.Option(help="Spark master; default a local-
 Sites = Annotated[int, typer.Option(help="Sites; each takes a task slot on an executor of its own.", min=1)]
 Replicas = Annotated[int, typer.Option(help="Replicas of every partition; 1: no lost executor is survived.", min=1)]
 Spares = Annotated[int, typer.Option(help="Sites that wait for another one's death, each on an executor of its own.", min=0)]
+Availability = Annotated[
+    str,
+    typer.Option(metavar="MODE", help="What boxes that do not say do so that a lost site costs little: pairs, passive, upstream, amnesia."),
+]
 Balance = Annotated[str, typer.Option(help="Policy by which load moves between sites meanwhile: none, evenflow, utilization, ...")]
 Timeout = Annotated[float | None, typer.Option(help="Stop after so many seconds even if the sources have not ended.", min=0.1)]
 Plain = Annotated[bool, typer.Option("--plain", help="One line a second and one per event instead of the live view.")]

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evenflow.cli.options import (
+    Availability,
     Balance,
     CheckpointLocation,
     DropState,
@@ -27,7 +28,17 @@ from evenflow.cli.options import (
 )
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
-from evenflow.cli.running import Request, check_balance, check_file, check_replicas, check_savepoint, check_standby, execute, master_for
+from evenflow.cli.running import (
+    Request,
+    check_availability,
+    check_balance,
+    check_file,
+    check_replicas,
+    check_savepoint,
+    check_standby,
+    execute,
+    master_for,
+)
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 
 FILE = typer.Argument(metavar="FILE.py", help="A Python file with a function dataflow() that returns an ef.Dataflow.", show_default=False)
@@ -41,6 +52,7 @@ def run(
     replicas: Replicas = 1,
     spares: Spares = 0,
     balance: Balance = "none",
+    availability: Availability = "pairs",
     timeout: Timeout = None,
     checkpoint_location: CheckpointLocation = None,
     take_over: TakeOver = False,
@@ -67,6 +79,7 @@ def run(
     settings = settings_of(context, conf, option)
     check_replicas(sites, replicas)
     check_balance(balance)
+    check_availability(availability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
     check_file(file, "the path of a Python file that defines dataflow()")
@@ -90,6 +103,7 @@ def run(
         recording=recording,
         recorder=recorder,
         balance=balance,
+        availability=availability,
         checkpoint_location=checkpoint_location,
         take_over=take_over,
         from_savepoint=from_savepoint,

@@ -21,7 +21,7 @@ from evenflow.cli.settings import Settings
 from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
 from evenflow.coordinator.requests import KILL
-from evenflow.errors import EngineUnreachable, PolicyError, QueryError
+from evenflow.errors import AvailabilityError, EngineUnreachable, PolicyError, QueryError
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
@@ -56,8 +56,8 @@ class Request:
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
     recording: of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location,
-    take_over, from_savepoint, drop_state, standby: see `Engine.start`. settings: of Spark and the engine, besides. ui: serve the engine's
-    page; None: in a terminal. kills: what the page's button for a kill does; None: it has none.
+    take_over, from_savepoint, drop_state, standby, availability: see `Engine.start`. settings: of Spark and the engine, besides. ui: serve
+    the engine's page; None: in a terminal. kills: what the page's button for a kill does; None: it has none.
     """
 
     app_name: str
@@ -72,6 +72,7 @@ class Request:
     replicas: int = 1
     spares: int = 0
     balance: str = "none"
+    availability: str = "pairs"
     strike: Strike | None = None
     compare: Callable[[float], Mapping[str, int] | None] | None = None
     recording: Recording | None = None
@@ -101,6 +102,16 @@ def check_balance(policy: str) -> None:
         described(policy)
     except PolicyError as error:
         raise typer.BadParameter(str(error), param_hint="--balance") from None
+
+
+def check_availability(mode: str) -> None:
+    """Raise BadParameter for a mode that there is not, before Spark takes its time to start."""
+    from evenflow.availability.mode import check_built, mode_named
+
+    try:
+        check_built(mode_named(mode, "the dataflow"), "the dataflow")
+    except AvailabilityError as error:
+        raise typer.BadParameter(str(error), param_hint="--availability") from None
 
 
 def check_replicas(sites: int, replicas: int) -> None:
@@ -173,7 +184,8 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
             with standing_by(output, request.standby) as watch:
                 run = engine.start(
                     flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over,
-                    from_savepoint=request.from_savepoint, drop_state=request.drop_state, standby=request.standby, watch=watch,
+                    from_savepoint=request.from_savepoint, drop_state=request.drop_state, standby=request.standby,
+                    availability=request.availability, watch=watch,
                 )  # fmt: skip
             if not run.is_active:
                 output.say(f"run {run.id} has ended before: there is nothing to go on with at {request.checkpoint_location}")

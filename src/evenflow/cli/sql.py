@@ -8,6 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from evenflow.cli.options import (
+    Availability,
     Balance,
     CheckpointLocation,
     DropState,
@@ -27,7 +28,17 @@ from evenflow.cli.options import (
 from evenflow.cli.output import OK, Output
 from evenflow.cli.plan import described
 from evenflow.cli.recording import Recorder, Recording
-from evenflow.cli.running import Request, check_balance, check_file, check_replicas, check_savepoint, check_standby, execute, master_for
+from evenflow.cli.running import (
+    Request,
+    check_availability,
+    check_balance,
+    check_file,
+    check_replicas,
+    check_savepoint,
+    check_standby,
+    execute,
+    master_for,
+)
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 from evenflow.errors import QueryError
 
@@ -52,6 +63,7 @@ def sql(
     replicas: Replicas = 1,
     spares: Spares = 0,
     balance: Balance = "none",
+    availability: Availability = "pairs",
     timeout: Timeout = None,
     checkpoint_location: CheckpointLocation = None,
     take_over: TakeOver = False,
@@ -75,6 +87,7 @@ def sql(
     output: Output = context.obj
     check_replicas(sites, replicas)
     check_balance(balance)
+    check_availability(availability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
     check_file(file, "a text file with SQL statements")
@@ -101,6 +114,7 @@ def sql(
         replicas=replicas,
         spares=spares,
         balance=balance,
+        availability=availability,
         checkpoint_location=checkpoint_location,
         take_over=take_over,
         from_savepoint=from_savepoint,

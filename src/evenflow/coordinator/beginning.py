@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evenflow.availability.entries import Content, Cut, Key
+from evenflow.availability.mode import Modes
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError
 from evenflow.plan.layout import KEY_GROUPS, Layout
@@ -22,12 +23,14 @@ from evenflow.stream.ids import FIRST_PLAN, PlanNumber, SiteId
 
 
 def begin_at(
-    standing: Standing, layout: Layout, sites: Sequence[SiteId], replicas: int = 1, scheme: Scheme = "mirrored", place: Place = home
-) -> Beginning:
+    standing: Standing, layout: Layout, sites: Sequence[SiteId], replicas: int = 1, scheme: Scheme = "mirrored", place: Place = home,
+    modes: Modes = (),
+) -> Beginning:  # fmt: skip
     """Everything after the newest checkpoint's epoch, or after nothing if there is none; what is durable is replayed.
 
     layout: planned with the journalled arguments, so that there are as many partitions as then. sites: that host something from the start,
-    in the order in which `first_plan`'s 0, 1, ... stand for them. place: as of `first_plan`. The run begins under the last of the plans.
+    in the order in which `first_plan`'s 0, 1, ... stand for them. place: as of `first_plan`. modes: of availability, where the journal has
+    none. The run begins under the last of the plans.
     Raises LocationError where the journal is of another dataflow, or needs what cannot be replayed; QueryError for more replicas than
     sites.
     """
@@ -37,7 +40,7 @@ def begin_at(
     contents = [content for content in standing.contents if content.effective <= durable + 1]
     for content in contents:
         _check(content, layout)
-    plans = _plans(contents or [Content(1)], layout, sites, replicas, scheme, place)
+    plans = _plans(contents or [Content(1)], layout, sites, replicas, scheme, place, modes)
     cuts = {key: tuple(cut for cut in found if cut.epoch <= durable) for key, found in standing.cuts.items()}
     logs = logs_of(standing)
     _check_sources(layout, cuts, logs)
@@ -46,15 +49,17 @@ def begin_at(
 
 
 def _plans(
-    contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId], replicas: int, scheme: Scheme, place: Place
-) -> tuple[Plan, ...]:
+    contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId], replicas: int, scheme: Scheme, place: Place,
+    modes: Modes,
+) -> tuple[Plan, ...]:  # fmt: skip
     """One for each content, which all place alike: together what changes hands in any step from one to the next."""
     together = {s.id: connected([of_segment(content.ranges, s) for content in contents]) for s in layout.segments if s.is_keyed(layout)}
-    first = on_sites(first_plan(layout, len(sites), replicas, scheme, together, place), sites)
+    modes = contents[-1].modes or modes
+    first = on_sites(first_plan(layout, len(sites), replicas, scheme, together, place, modes), sites)
     return tuple(
         Plan(
             PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (),
-            Settings(content.ranges, content.weights, newcomers=content.newcomers),
+            Settings(content.ranges, content.weights, newcomers=content.newcomers, modes=first.modes),
         )
         for number, content in enumerate(contents)
     )  # fmt: skip

@@ -151,7 +151,9 @@ class RunEffects:
         assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
         self.ahead = self.pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
-        settings = Settings(ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers)
+        settings = Settings(
+            ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers, self.plan.modes
+        )
         self.propose_plan(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings))
 
     def next_number(self) -> PlanNumber:

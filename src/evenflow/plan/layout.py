@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
+from evenflow.availability.mode import Mode
 from evenflow.stream.worth import ALIKE, Classes
 
 KEY_GROUPS: Final = 4096
@@ -173,7 +174,8 @@ class Layout:
     """What runs. Segments are in topological order: a segment's producers come before it.
 
     sheds: by source, what may be left out of it, where that is asked for; not there if nothing may. worths: by segment, of the outputs
-    that it feeds; nothing if age matters to none, or to all alike.
+    that it feeds; nothing if age matters to none, or to all alike. modes: by segment, which mode of availability its boxes ask for; not
+    there if none does.
     """
 
     name: str
@@ -183,6 +185,7 @@ class Layout:
     sinks: Mapping[str, Any]
     sheds: Mapping[str, Shed] = field(default_factory=dict)
     worths: Mapping[int, tuple[Worth, ...]] = field(default_factory=dict)
+    modes: Mapping[int, Mode] = field(default_factory=dict)
 
     def stages(self) -> tuple[Step, ...]:
         """Steps with which sites write by themselves; each is named after its sink."""

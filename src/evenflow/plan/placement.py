@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from evenflow.availability.mode import Modes, of_segment, replicas_of, shortened
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
-from evenflow.plan.plan import Plan
+from evenflow.plan.plan import Plan, Settings
 from evenflow.stream.ids import FIRST_PLAN, FIRST_TERM, SiteId
 
 Scheme = Literal["mirrored", "chained"]
@@ -43,6 +44,7 @@ def first_plan(
     scheme: Scheme = "mirrored",
     together: Mapping[int, Sequence[Sequence[int]]] | None = None,
     place: Place = home,
+    modes: Modes = (),
 ) -> Plan:
     """Plan 0 on sites 0 .. `sites` - 1, `replicas` of them for every partition.
 
@@ -50,16 +52,21 @@ def first_plan(
     so that neighbours in key space share a site, and so do those that own nothing yet; a segment with one partition is put by the
     hash of its name, so that several of them do not meet. A number of sites that the replicas do not divide cannot be mirrored, and is
     chained. together: by segment, groups of partitions that are all put where the first of them would be. place: where
-    first replicas lie, if not there; the others follow as ever. Raises QueryError.
+    first replicas lie, if not there; the others follow as ever. modes: a segment of which one replica consumes is spread over all sites.
+    Raises QueryError.
     """
     if not 1 <= replicas <= sites:
         raise QueryError(f"{replicas} replicas need as many sites, and there are {sites}: use fewer replicas or more sites")
     mirrored = scheme == "mirrored" and sites % replicas == 0
-    columns = sites // replicas if mirrored else sites
     placement = []
     for segment in planned.segments:
+        many = replicas_of(of_segment(modes, segment.id), replicas)
+        columns = sites // many if mirrored else sites
         homes = (place(segment, partition, columns) for partition in range(segment.partitions))
-        if mirrored:
+        row: list[tuple[SiteId, ...]]
+        if many == 1:
+            row = [(SiteId(column),) for column in homes]
+        elif mirrored:
             row = [tuple(SiteId(column + rank * columns) for rank in range(replicas)) for column in homes]
         else:
             row = [tuple(SiteId((column + rank) % sites) for rank in range(replicas)) for column in homes]
@@ -67,7 +74,7 @@ def first_plan(
             for partition in others:
                 row[partition] = row[first]
         placement.append(tuple(row))
-    return Plan(FIRST_PLAN, 1, tuple(placement))
+    return Plan(FIRST_PLAN, 1, tuple(placement), settings=Settings(modes=shortened(modes)))
 
 
 def first_membership(planned: Layout, plan: Plan, sites: Iterable[SiteId]) -> Membership:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from evenflow.availability.mode import Mode, Modes
+from evenflow.availability.mode import of_segment as mode_of
 from evenflow.plan.layout import Ranges, Segment, Step
 from evenflow.plan.ranges import of_segment
 from evenflow.stream.ids import NO_SITE, CopyNumber, PlanNumber, SiteId
@@ -74,6 +76,7 @@ class Settings:
     version: what boxes do, if that is not what the layout says.
     keeps: of each arc, by value class, which share of its rows passes, in [0, 1]; empty where all do.
     newcomers: what sources read at places that waited for it. It only grows, and acts when it is heard.
+    modes: of availability, by segment; empty where all are pairs.
     """
 
     ranges: tuple[Ranges, ...] = ()
@@ -81,6 +84,7 @@ class Settings:
     version: Version | None = None
     keeps: tuple[tuple[float, ...], ...] = ()
     newcomers: Newcomers = ()
+    modes: Modes = ()
 
 
 AS_LAID_OUT: Final = Settings()
@@ -119,6 +123,14 @@ class Plan:
     @property
     def newcomers(self) -> Newcomers:
         return self.settings.newcomers
+
+    @property
+    def modes(self) -> Modes:
+        return self.settings.modes
+
+    def mode(self, segment: int) -> Mode:
+        """How a lost partition of the segment comes back."""
+        return mode_of(self.settings.modes, segment)
 
     def with_settings(self, **changes: Any) -> Plan:
         """The same, with other values of these fields of its settings."""

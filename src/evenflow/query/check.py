@@ -17,6 +17,7 @@ from evenflow.query.kinds.changes import REMEDY
 from evenflow.query.kinds.kind import Outcome, StreamType
 from evenflow.query.lineage import check_value
 from evenflow.query.network import Box, Network, is_aside
+from evenflow.query.protecting import check_asked
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, dead_letter_schema
 
@@ -50,6 +51,7 @@ def outcome(name: str, kind: str, params: Mapping[str, Any], inputs: Sequence[St
     try:
         found = asked.read(params).judge(name, inputs)
         _check_free(name, found)
+        check_asked(name, params)
         return found if "on_error" not in params else _with_dead_letters(name, kind, params["on_error"], inputs, found)
     except KeyError as missing:
         raise QueryError(f"box {name!r} ({kind}): parameter {missing} is missing").about(str(missing.args[0])) from missing

@@ -22,6 +22,7 @@ from evenflow.query.duration import duration_text, duration_us
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.lookup import Lookup
 from evenflow.query.network import Box, Network
+from evenflow.query.protecting import AVAILABILITY
 from evenflow.query.qos import qos
 from evenflow.query.serial import box_to_json
 from evenflow.query.written import Written, text
@@ -84,7 +85,8 @@ class _Export:
     # ------------------------------------------------ how a box may be drawn
 
     def _lines(self, box: Box) -> Iterator[str]:
-        yield from self._calls(box)
+        asked = f".availability({text(box.params[AVAILABILITY])})" if AVAILABILITY in box.params else ""
+        yield from (call + asked for call in self._calls(box))
         yield self._added(box)
 
     def _calls(self, box: Box) -> Iterator[str]:

@@ -15,8 +15,10 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin
 
 from evenflow import sinks, sources
+from evenflow.availability.mode import Mode
 from evenflow.query.aggregates import FUNCTIONS
 from evenflow.query.kinds import GUARDED, KINDS
+from evenflow.query.protecting import LEADING
 
 FieldType = Literal[
     "text", "number", "whole", "flag", "choice", "duration", "expression", "expressions", "named", "column", "columns", "order_by", "calls",
@@ -90,6 +92,14 @@ ANY_KEYS: Final = FormField("keys", "columns", "Rows with equal values in these 
 ON_ERROR: Final = FormField(
     "on_error", "choice", "Rows on which it raises: they end the run, or go to a port.", "fail", ("fail", "skip"), more=True
 )
+AVAILABILITY: Final = FormField(
+    "availability",
+    "choice",
+    "What it does so that a lost site costs little; else as the dataflow.",
+    None,
+    (None, *map(str, Mode)),
+    more=True,
+)
 QOS: Final = FormField("qos", "code", "What they are worth under overload, evenflow.qos(...); without it nothing may go.", None, more=True)
 IN_TIME: Final = FormField("order", "choice", "Rows are taken in order of event time.", "event_time", ("event_time",), more=True)
 
@@ -100,7 +110,8 @@ def _form(name: str, title: str, group: str, page: str, doc: str, *fields: FormF
     if kind.stateful and name not in ("join", "bsort", "complete"):
         ports = ("", "late")
     guarded = (ON_ERROR,) if name in GUARDED else ()
-    return Form(name, title, group, doc, f"operators/{page}.md", (*fields, *guarded), kind.inputs, ports, kind.colours)
+    anywhere = () if name in LEADING else (AVAILABILITY,)
+    return Form(name, title, group, doc, f"operators/{page}.md", (*fields, *guarded, *anywhere), kind.inputs, ports, kind.colours)
 
 
 F = FormField

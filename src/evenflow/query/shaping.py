@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
+from evenflow.availability.mode import mode_named
 from evenflow.errors import QueryError
 from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us
@@ -15,6 +16,7 @@ from evenflow.query.given import Expression, Order, box_name, direction, names_o
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.network import dead_letter_port, is_aside
+from evenflow.query.protecting import AVAILABILITY, LEADING
 from evenflow.query.user.binding import tried, tries
 from evenflow.stream.schema import as_schema, ddl_of
 
@@ -170,6 +172,21 @@ class ShapedStream(HandledStream):
         if before is not None and tries(self.flow.box_of(before).params):
             self._set_policy(before, policy)
         self._set_policy(self.handle, policy)
+        return self
+
+    def availability(self, mode: Literal["pairs", "passive", "upstream", "amnesia"] | None) -> Self:
+        """What this box does so that a lost site costs little, if not what the dataflow does: two replicas do its work ("pairs"), a backup
+        holds its state ("passive"), its producers keep what its state follows from ("upstream"), or what is lost is counted ("amnesia").
+
+        Boxes that run together, such as a filter behind a source, must agree. None: as the dataflow. Returns the stream.
+        """
+        if mode is not None:
+            mode_named(mode, f"box {self.box.name!r}")
+        for handle in self._parts.values():
+            box = self.flow.box_of(handle)
+            kept = {name: value for name, value in box.params.items() if name != AVAILABILITY}
+            if box.kind not in LEADING:
+                self.flow.alter(handle, kept if mode is None else {**kept, AVAILABILITY: str(mode)})
         return self
 
     def _set_policy(self, handle: Handle, policy: Literal["fail", "skip"]) -> None:

@@ -214,6 +214,7 @@ def simulate(
     *,
     sites: int = 2,
     replicas: int = 1,
+    availability: str = "pairs",
     partitions: int = 8,
     source_partitions: int | Mapping[str, int] = 1,
     epoch_rows: int | None = None,
@@ -223,10 +224,10 @@ def simulate(
     """A run of that dataflow in the simulator, in which no time has passed yet.
 
     flow: as it is for production. What its sources would read is not read, and its sinks store nothing. inputs: rows by source, as for
-    `Simulation.give`. sites, replicas: to run on. partitions: of keyed boxes. source_partitions: of each source, or of all.
-    epoch_rows: most rows of a source partition in an epoch; None: as many as come. checkpoint_s: from one checkpoint to the next, of the
-    machines' time; None: only when asked for. seed: how long everything takes. Answers do not depend on it, and a run is repeated by it
-    exactly.
+    `Simulation.give`. sites, replicas: to run on. availability: as of `Engine.start`. partitions: of keyed boxes. source_partitions: of
+    each source, or of all. epoch_rows: most rows of a source partition in an epoch; None: as many as come. checkpoint_s: from one
+    checkpoint to the next, of the machines' time; None: only when asked for. seed: how long everything takes. Answers do not depend on
+    it, and a run is repeated by it exactly.
     Raises OptionError for rows or names that do not fit, QueryError for a dataflow that cannot run.
     """
     flow.network.check_complete()
@@ -236,7 +237,9 @@ def simulate(
     options = FlowOptions(linger_ms=1.0, heartbeat_ms=100.0, checkpoint_s=checkpoint_s)
     if epoch_rows is not None:
         options = replace(options, epoch_rows=epoch_rows)
-    cluster = SimCluster(planned, seed=seed, sites=sites, replicas=_counted(replicas, "replicas"), options=options)
+    cluster = SimCluster(
+        planned, seed=seed, sites=sites, replicas=_counted(replicas, "replicas"), availability=availability, options=options
+    )
     simulation = Simulation(cluster, feeds, {box.name: network.input_schemas(box)[0] for box in network.of_kind("sink")})
     for source, rows in (inputs or {}).items():
         simulation.give(source, rows)

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+from evenflow.availability.choosing import modes_of
 from evenflow.availability.entries import Completed
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.survival import SETTLE_S, SURVIVED
 from evenflow.errors import CheckpointCorrupt
@@ -113,9 +115,9 @@ class SimCluster:
         given = self._given
         sites, replicas = given["sites"], given.get("replicas", 1)
         place = place_of(given.get("first_placement", "home"), self._layout)
-        beginning = begin_at(
-            self.store.standing(), self._layout, tuple(map(SiteId, range(sites))), replicas, given.get("placement", "mirrored"), place
-        )
+        modes = modes_of(self._layout, given.get("availability", Mode.PAIRS), sites)
+        there, scheme = tuple(map(SiteId, range(sites))), given.get("placement", "mirrored")
+        beginning = begin_at(self.store.standing(), self._layout, there, replicas, scheme, place, modes)
         world = SimWorld(
             self._layout,
             plan=beginning.plans[-1],

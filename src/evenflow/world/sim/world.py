@@ -14,7 +14,9 @@ from typing import Literal
 
 import pyarrow as pa
 
+from evenflow.availability.choosing import modes_of
 from evenflow.availability.entries import Begun, Content
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.events import CheckpointRequested, Denied, Done, Happened, PlanChangeRequested, StopRequested
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
@@ -77,6 +79,7 @@ class SimWorld:
         *,
         sites: int,
         replicas: int = 1,
+        availability: str = Mode.PAIRS,
         spares: int = 0,
         placement: Scheme = "mirrored",
         first_placement: str = "home",
@@ -131,7 +134,8 @@ class SimWorld:
         self.released = self.lasting.released
         self.latencies_us: list[int] = []
         self.statistics = Recent()
-        plan = plan or first_plan(layout, sites, replicas, placement, place=place_of(first_placement, layout))
+        modes = () if plan is not None else modes_of(layout, availability, sites)
+        plan = plan or first_plan(layout, sites, replicas, placement, place=place_of(first_placement, layout), modes=modes)
         self.placed = (sites, replicas, placement, first_placement)
         self.replicas = len(plan.placement[0][0])
         membership = first_membership(layout, plan, map(SiteId, range(sites + spares)))

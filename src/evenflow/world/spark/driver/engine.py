@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from evenflow.availability.choosing import modes_of
 from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from evenflow.availability.mode import Modes
     from evenflow.plan.layout import Layout
     from evenflow.plan.membership import Membership
     from evenflow.plan.plan import Plan
@@ -139,6 +141,7 @@ class Engine(EngineDisplay, ProfiledSites):
         from_savepoint: str | None = None,
         drop_state: Collection[str] = (),
         standby: bool = False,
+        availability: str | None = None,
         watch: Watch | None = None,
     ) -> Run:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
@@ -150,11 +153,13 @@ class Engine(EngineDisplay, ProfiledSites):
         dataflow may be another one: boxes take over the state of those with the same given name and kind, new ones begin empty, and what no
         box takes over must be named in drop_state. A later start goes on, and does not look at it. standby: another driver runs it at the
         location, or will; wait, with all sites placed, until it has been silent for its lease, and go on in its place. This returns only
-        then, or when that run has ended. watch: is told meanwhile how it stands, in this thread.
+        then, or when that run has ended. watch: is told meanwhile how it stands, in this thread. availability: what boxes that say nothing
+        do so that a lost site costs little: "pairs", "passive", "upstream" or "amnesia"; None: the engine's option.
 
-        Raises QueryError if the dataflow is not complete, SinkError if a sink's directory cannot be written, TableError if a refreshed
-        table cannot be read, ClusterError if the sites cannot be placed or a task slot is missing, and LocationError if the location cannot
-        be used, or is of another dataflow or of one that does something else: then nothing was changed there.
+        Raises QueryError if the dataflow is not complete, AvailabilityError if it cannot have that availability, SinkError if a sink's
+        directory cannot be written, TableError if a refreshed table cannot be read, ClusterError if the sites cannot be placed or a task
+        slot is missing, and LocationError if the location cannot be used, or is of another dataflow or of one that does something else:
+        then nothing was changed there.
         """
         replicas = self.replicas if replicas is None else replicas
         check_replicas(self.sites, self.spares, replicas, self.placement)
@@ -167,6 +172,7 @@ class Engine(EngineDisplay, ProfiledSites):
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
         network = flow.network if url is None else spooled(flow.network, url, self.spark, self.sites + self.spares)
         contents = {table.name: read(table) for table in tables}
+        availability = self.options.availability if availability is None else availability
         planning, made = self._planning(), cast("Callable[..., Layout]", layout)
         planner = partial(made, **planning)
         if url is None and from_savepoint is not None:
@@ -175,17 +181,19 @@ class Engine(EngineDisplay, ProfiledSites):
         if standby:
             check_standby(url, take_over=take_over)
         if url is None:
-            return self._start(flow, with_tables(planner(network), contents), planner, replicas, contents, None, take_over)
+            planned = with_tables(planner(network), contents)
+            return self._start(flow, planned, planner, replicas, contents, None, take_over, self._modes(planned, availability))
         if tables:
             why = f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results"
             raise LocationError(f"{why}: join a table that stays as it is, or run without a checkpoint location")
         looks = partial(look, url, flow.name, lambda given: made(network, **given), planning, from_savepoint, drop_state)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
-            return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over, waited)
+            modes = self._modes(found.layout, availability)
+            return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over, modes, waited)
 
         if standby:
-            checked(planner(network))  # Mistakes of the query show now, and not when it is needed.
+            self._modes(checked(planner(network)), availability)  # Mistakes of the query show now, and not when it is needed.
             return self._standbys.stand_by(url, flow.name, replicas, watch, looks, begins)
         return begins(looks())
 
@@ -212,6 +220,7 @@ class Engine(EngineDisplay, ProfiledSites):
         contents: Mapping[str, pa.Table],
         found: Found | None,
         take_over: bool,
+        modes: Modes,
         waited: StandingBy | None = None,
     ) -> Run:
         """waited: it has been waited for long enough, and as many sites are there as there will be."""
@@ -234,9 +243,9 @@ class Engine(EngineDisplay, ProfiledSites):
             chosen = on_hosts(sites[: self.sites], hosts, replicas, self.placement)
             beginning, taken = FROM_NOTHING, None
             if found is None or over:
-                plan = on_sites(first_plan(planned, self.sites, replicas, self.placement, place=self._place(planned)), chosen)
+                plan = on_sites(first_plan(planned, self.sites, replicas, self.placement, place=self._place(planned), modes=modes), chosen)
             else:
-                taken, beginning = self._begin(found, chosen, replicas, TAKE_OVER_TRIES if take_over else 1)
+                taken, beginning = self._begin(found, chosen, replicas, modes, TAKE_OVER_TRIES if take_over else 1)
                 check_sinks(has, run_id, beginning.durable)
                 plan = beginning.plans[-1]
             membership = first_membership(planned, plan, sites)
@@ -247,7 +256,7 @@ class Engine(EngineDisplay, ProfiledSites):
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier)
-            means = None if found is None or over else self._means(found, replicas, program)
+            means = None if found is None or over else self._means(found, replicas, program, modes)
             run = Run(looking(Generations(driven, means, coordinator.add_run), coordinator), coordinator, planner, flow.network)
             if self.options.shedding != "off" and (never := never_late_text(flow.network)):
                 driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
@@ -264,13 +273,16 @@ class Engine(EngineDisplay, ProfiledSites):
                 coordinator.add_run(driven)
         return run
 
+    def _modes(self, planned: Layout, availability: str) -> Modes:
+        return modes_of(planned, availability, self.sites)
+
     def _place(self, planned: Layout) -> Place:
         return place_of(self.options.first_placement, planned)
 
-    def _begin(self, found: Found, chosen: Sequence[SiteId], replicas: int, tries: int) -> tuple[Taken, Beginning]:
+    def _begin(self, found: Found, chosen: Sequence[SiteId], replicas: int, modes: Modes, tries: int) -> tuple[Taken, Beginning]:
         """Take the location over, for these sites. What cannot be is an error before anything is written."""
         place = self._place(found.layout)
-        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement, place=place)
+        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement, place=place, modes=modes)
         begins(found.standing)
         taken = begin(found, tries)
         return taken, begins(taken.standing)  # With what another driver has appended meanwhile.
@@ -297,7 +309,7 @@ class Engine(EngineDisplay, ProfiledSites):
 
     # ------------------------------------------------------------ losses that the driver survives
 
-    def _means(self, found: Found, replicas: int, program: bytes) -> Means | None:
+    def _means(self, found: Found, replicas: int, program: bytes, modes: Modes) -> Means | None:
         """How the run goes on when all replicas of some partitions are lost; None if Spark's readers are bound to its first generation."""
         if any(sink.where == "spark" for sink in found.layout.sinks.values()):
             return None
@@ -307,14 +319,16 @@ class Engine(EngineDisplay, ProfiledSites):
             replicas=replicas,
             patience_s=self.options.patience_s,
             place_timeout_s=self.options.place_timeout_s,
-            begin=partial(self._begin_again, found, replicas, program),
+            begin=partial(self._begin_again, found, replicas, program, modes),
         )
 
     def _sites_to_use(self) -> tuple[SiteId, ...]:
         coordinator = self._coordinator
         return () if coordinator is None else tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
 
-    def _begin_again(self, found: Found, replicas: int, program: bytes, before: RunLoop, sites: tuple[SiteId, ...]) -> RunLoop | None:
+    def _begin_again(
+        self, found: Found, replicas: int, program: bytes, modes: Modes, before: RunLoop, sites: tuple[SiteId, ...]
+    ) -> RunLoop | None:
         """The generation after `before` in this process. See `Means`."""
         with self._lock:
             coordinator, journal = self._coordinator, before.machine.journal
@@ -326,7 +340,7 @@ class Engine(EngineDisplay, ProfiledSites):
                 return None
             replicas = min(replicas, len(sites))
             chosen = on_hosts(sites[: self.sites], {site: coordinator.host_of(site) for site in sites}, replicas, self.placement)
-            taken, beginning = self._begin(fresh, chosen, replicas, TAKE_OVER_TRIES)
+            taken, beginning = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
             plan = beginning.plans[-1]
             membership = first_membership(fresh.layout, plan, sites)
             return self._loop(found.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before)

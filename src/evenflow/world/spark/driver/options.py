@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
@@ -56,6 +57,7 @@ class EngineOptions(Declared):
     by the hash of the name what has one partition; "start", such ones so that they do not meet (see `evenflow.policy.start`).
     autoscale: the fewest and the most sites that there shall be, and how many of them follows what is offered; None: as many as there are.
     autoscale_times: when sites come and go (see `evenflow.policy.scaling`), None: its own.
+    availability: of dataflows that do not say another one when they start, see `evenflow.availability.mode`.
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -91,6 +93,7 @@ class EngineOptions(Declared):
     first_placement: str = "home"
     autoscale: tuple[int, int] | None = None
     autoscale_times: Times | None = None
+    availability: str = "pairs"
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
@@ -98,7 +101,8 @@ class EngineOptions(Declared):
         "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
         "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
-        "shedding": one_of("off", "reflex"), "first_placement": one_of("home", "start"), "autoscale": optional(site_range()),
+        "shedding": one_of("off", "reflex"), "first_placement": one_of("home", "start"), "availability": one_of(*map(str, Mode)),
+        "autoscale": optional(site_range()),
         "autoscale_times": optional(a("a Times of evenflow.policy.scaling", lambda given: isinstance(given, Times))),
     }  # fmt: skip
 

@@ -15,6 +15,7 @@ import dataclasses
 import json
 import struct
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Final, Literal, NewType, Union, get_args, get_origin, get_type_hints
@@ -97,6 +98,8 @@ def coder(of: Any) -> Coder:
         return _mapping(*arguments)
     if isinstance(of, type) and (dataclasses.is_dataclass(of) or issubclass(of, tuple)):
         return _record(of)
+    if isinstance(of, type) and issubclass(of, StrEnum):
+        return Coder(lambda value, behind: str(value), lambda value, behind: of(value))
     raise TypeError(f"{of} has no form in which it could be sent")
 
 
