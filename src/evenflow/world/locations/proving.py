@@ -71,11 +71,12 @@ def taken(store: Store, stored: StoredObject) -> bytes:
 
 
 def each_of(objects: Collection[StoredObject], do: Callable[[StoredObject], Made], say: Say | None = None) -> Iterator[Made]:
-    """What `do` makes of each, in their order, some at the same time. say: is told now and then how far it is."""
-    done = 0
+    """What `do` makes of each, in their order, some at the same time. say: is told at every tenth how far it is."""
+    done = said = 0
     with ThreadPoolExecutor(AT_ONCE) as workers:
         for number, (stored, made) in enumerate(zip(objects, workers.map(do, objects)), 1):
             done += stored.bytes
-            if say is not None:
+            if say is not None and number * 10 // len(objects) > said:
+                said = number * 10 // len(objects)
                 say(f"{number} of {len(objects)} objects, {done} bytes")
             yield made
