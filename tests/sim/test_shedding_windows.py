@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from evenflow.site.options import FlowOptions
 from evenflow.stream.epoch import Lost
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.shed_cases import read_whole
+from evenflow.swarm.shed_windows import shed_windows
+from evenflow.swarm.taken import taken_in
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.model import CostModel
 from evenflow.world.sim.world import SimWorld
@@ -176,3 +179,23 @@ def test_windows_are_whole_after_a_restart() -> None:
     run.finish()
     assert run.world.coordinator.beginning.durable > 0
     assert run.judge()
+
+
+def test_what_a_dead_leader_had_read_is_not_asked_of_a_run_that_was_drained() -> None:
+    """Goal: the swarm's judge counts the rows that came in, and no others. Method: a leader closes an epoch that its follower never hears
+    of, and dies; the run is drained before its successor has read anything."""
+    case = shed_windows(Random(11))
+    world = SimWorld(layout(case.flow.network, sites=4, partitions=12), sites=4, replicas=2, seed=1, options=FlowOptions(linger_ms=0.5))
+    assert case.watch is not None
+    case.watch(world)
+    machine = world.coordinator
+    leader, follower = machine.view.members(0, 0)
+    world.cut((leader, follower))
+    logs = [world.sites[site].part.leading.logs[0, 0] for site in (leader, follower)]
+    others = [world.sites[machine.membership.leaders[0][partition].site].part.leading.logs[0, partition] for partition in (1, 2, 3)]
+    world.run_until(lambda: logs[0].taken > 4 and all(log.taken > 4 for log in others), 1.0, "rows")
+    world.stop(drain=True)
+    world.kill(leader)
+    world.run_until_quiet(20.0)
+    assert logs[0].taken > logs[1].taken == taken_in(world, 0, 0), "its successor has had no time to read"
+    assert case.judge_part({sink: world.output(sink) for sink in world.released}) is None

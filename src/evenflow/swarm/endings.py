@@ -50,6 +50,7 @@ from evenflow.site.hosted import Outcome
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import SiteId
 from evenflow.swarm.faults import Faults
+from evenflow.swarm.taken import taken_in
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
@@ -134,14 +135,8 @@ class Ending(Observer):
         return sum(self.taken()) == sum(self._counts.values())
 
     def taken(self) -> list[int]:
-        """Rows of each source partition that have been taken in: they are in the log of a replica that counts."""
-        world, taken = self.world, []
-        for segment, partition in self._counts:
-            members = world.coordinator.view.members(segment, partition)
-            site = next((site for site in members if world.sites[site].alive), members[0])
-            log = world.sites[site].part.leading.logs.get((segment, partition))
-            taken.append(log.taken if log is not None else 0)
-        return taken
+        """Rows of each source partition that have been taken in."""
+        return [taken_in(self.world, *key) for key in self._counts]
 
     def expects(self, error: EvenflowError) -> bool:
         """Whether the run was to end with that."""

@@ -18,6 +18,7 @@ from evenflow.operator.units import unit_hashes
 from evenflow.stream.epoch import ALL_KEPT
 from evenflow.swarm.cases import Case, Complaint, Tables, rows_of, too_much
 from evenflow.swarm.shed_cases import BEGIN_US, SECONDS, Told, read_whole
+from evenflow.swarm.taken import taken_in
 
 RESULT: Final = ["key", "window_start", "n", "total"]
 
@@ -65,13 +66,10 @@ class ToldWindows(Told):
         return too_much([each for each in _came(tables) if each not in whole], self.whole(self._taken()))
 
     def _taken(self) -> list[pa.RecordBatch]:
-        """The rows of the source as far as anybody has taken them in."""
-        world, taken = self.worlds[-1], [0] * len(self.parts)
+        """The rows of the source that have been taken in."""
+        world = self.worlds[-1]
         [segment] = [each.id for each in world.layout.segments if each.source == "in"]
-        for site in world.sites:
-            for (of, partition), log in site.part.leading.logs.items():
-                taken[partition] = max(taken[partition], log.taken if of == segment else 0)
-        return [part.slice(0, count) for part, count in zip(self.parts, taken, strict=True)]
+        return [part.slice(0, taken_in(world, segment, partition)) for partition, part in enumerate(self.parts)]
 
 
 def shed_windows(random: Random) -> Case:
