@@ -280,6 +280,47 @@ def test_two_sites_without_a_link_go_on_by_the_driver() -> None:
     assert all(site.alive for site in world.sites)
 
 
+def test_what_was_said_by_the_driver_before_there_was_a_link_is_not_heard_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a demand from before is not taken for a new one. Method: a site and one that it feeds lose their link, and find each other by
+    the driver, whose way to the feeder is cut. They have a link again, and lose it; then what has waited comes."""
+    stage = Stage()
+    world = stage.world
+    stage.wait(lambda: stage.machine.running, "the run to begin")
+    world.run_for(0.02)
+    fed, feeder = next(
+        (site.index, feed.site)
+        for site in world.sites
+        for cohort in site.part.cohorts.values()
+        for inbox in cohort.inboxes.values()
+        for feed in inbox.feeds.values()
+        if feed.site != site.index
+    )
+    wires, peers = ((fed, feeder), (feeder, fed)), {site: world.sites[site].peers for site in (fed, feeder)}
+    hear = world.sites[feeder].hear_relayed
+    demands: list[bool] = []
+
+    def brought(peer: int, *said: Any) -> None:
+        demands.extend([peers[feeder].linked(peer)] * bool(said[-1] and said[-1].resumes))
+        hear(peer, *said)
+
+    monkeypatch.setattr(world.sites[feeder], "hear_relayed", brought)
+    world.cut(*wires)
+    world.cut_control(feeder, up=False)
+    stage.wait(lambda: peers[fed].relayed(feeder), "the feeder to be found")
+    world.run_for(0.005)
+    assert not peers[feeder].relayed(fed)
+    world.heal(*wires)
+    stage.wait(lambda: peers[fed].linked(feeder) and peers[feeder].linked(fed), "the link to come back")
+    closed = max(world.sites[site].part.closed for site in wires[0])
+    stage.wait(lambda: all(world.sites[site].part.processed > closed + 5 for site in wires[0]), "epochs")
+    world.drop_link(*wires[0], after_us=300_000)
+    stage.wait(lambda: not (peers[fed].linked(feeder) or peers[feeder].linked(fed)), "the link to be lost again")
+    world.heal_control(feeder)
+    stage.finish()
+    assert demands[0] is False, "there was no link when the demand came"
+    assert all(site.alive for site in world.sites)
+
+
 def test_a_driver_that_pauses_for_long_declares_nobody_dead() -> None:
     """Goal: a judge that was asleep grants every deadline afresh. Method: the driver does nothing for a second and a half."""
     stage = Stage()

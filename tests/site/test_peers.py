@@ -21,6 +21,7 @@ from evenflow.site.peers import (
     ReportGarbled,
     RosterChanged,
     SayAlive,
+    Talk,
     TellDown,
     TellLinked,
     TellUp,
@@ -67,7 +68,7 @@ def test_a_site_that_leaves_the_roster_is_fenced() -> None:
     stage = Stage(0, 2)
     why = "it is in the roster no more"
     assert stage.peers.handle(RosterChanged((1, 2))) == [CloseLink(0, why), TellDown(0), TellLinked()]
-    for late in (Connected(0), Disconnected(0), BroughtByDriver(0), UnreadableByDriver(0), BeatDue((Traffic(0, 1, 1),))):
+    for late in (Connected(0), Disconnected(0), BroughtByDriver(0, Talk(1, 0)), UnreadableByDriver(0), BeatDue((Traffic(0, 1, 1),))):
         assert stage.peers.handle(late) == []
     assert 0 not in stage.peers and stage.peers.accused == ()
 
@@ -135,13 +136,56 @@ def test_the_driver_passes_words_on_while_there_is_no_link() -> None:
     for beat in range(1, APART_BEATS + 3):
         assert (AskDriver(0) in stage.beat(2)) == (beat >= APART_BEATS), "a link that breaks mostly comes back"
     assert not stage.peers.relayed(0)
-    assert stage.peers.handle(BroughtByDriver(0)) == [AskDriver(0), TellUp(0)]
+    asks, answers = Talk(5, 0), Talk(5, 2)
+    assert stage.peers.handle(BroughtByDriver(0, asks)) == [AskDriver(0), TellUp(0)] and stage.peers.talk(0) == (2, 5)
     assert stage.peers.relayed(0) and stage.peers.accused == (0,)
-    assert stage.peers.handle(BroughtByDriver(0)) == [], "the answer does not ask for an answer"
+    assert stage.peers.handle(BroughtByDriver(0, answers)) == [], "the answer does not ask for an answer"
+    assert stage.peers.hears(0, answers) and not stage.peers.hears(0, asks)
     assert AskDriver(0) not in stage.beat(2)
     assert stage.peers.handle(Connected(0)) == [TellUp(0), TellLinked()]
     assert not stage.peers.relayed(0)
-    assert stage.peers.handle(BroughtByDriver(0)) == [] and not stage.peers.relayed(0), "what comes late has been asked for again"
+    assert stage.peers.handle(BroughtByDriver(0, answers)) == [] and not stage.peers.relayed(0), "what comes late has been asked for again"
+    assert not stage.peers.hears(0, answers)
+
+
+def test_words_of_a_talk_that_is_over_are_not_heard() -> None:
+    """They have waited on the driver's way to here, while there was a link, and another talk."""
+    stage = Stage(2)
+    stage.peers.handle(BroughtByDriver(0, Talk(1, 0)))
+    assert stage.peers.hears(0, Talk(1, 1))
+    stage.peers.handle(Connected(0))
+    stage.peers.handle(Disconnected(0))
+    assert stage.peers.handle(BroughtByDriver(0, Talk(1, 1))) == [] and not stage.peers.relayed(0)
+    assert stage.peers.handle(BroughtByDriver(0, Talk(2, 1))) == [AskDriver(0), TellUp(0)], "it has begun anew, and is answered"
+    assert not stage.peers.hears(0, Talk(2, 1)), "it has not heard yet that this site has begun anew too"
+    assert stage.peers.handle(BroughtByDriver(0, Talk(2, 2))) == [] and stage.peers.hears(0, Talk(2, 2))
+    assert stage.peers.handle(BroughtByDriver(0, Talk(3, 2))) == [AskDriver(0), TellUp(0)], "what was said in its last talk may be lost"
+    assert stage.peers.handle(BroughtByDriver(0, Talk(2, 2))) == [] and not stage.peers.hears(0, Talk(2, 2))
+
+
+def test_two_ends_find_each_other_whatever_they_remember() -> None:
+    """Both hear a talk of their own in the end, and nobody answers answers. Method: each may have lost more links than the other, and
+    have heard anything of it; what both say is carried in order."""
+    for lost in ((0, 0), (3, 0), (0, 3), (2, 2)):
+        for heard in ((0, 0), (1, 0), (0, 1), (1, 1), (lost[1], lost[0])):
+            ends = [Peers(0), Peers(1)]
+            for site, end in enumerate(ends):
+                end.handle(RosterChanged((0, 1)))
+                for _ in range(1 + lost[site]):
+                    end.handle(Connected(1 - site))
+                    end.handle(Disconnected(1 - site))
+                end._peers[1 - site].its_talk = heard[site]
+            lines: list[list[Talk]] = [[], []]
+            for _ in range(4 * APART_BEATS):
+                for site, end in enumerate(ends):
+                    said = [action for action in end.handle(BeatDue(())) if isinstance(action, AskDriver)]
+                    lines[1 - site] += [end.talk(1 - site)] * len(said)
+                while any(lines):
+                    to = 0 if lines[0] else 1
+                    answer = [a for a in ends[to].handle(BroughtByDriver(1 - to, lines[to].pop(0))) if isinstance(a, AskDriver)]
+                    lines[1 - to] += [ends[to].talk(1 - to)] * len(answer)
+            for site in (0, 1):
+                assert ends[site].relayed(1 - site) and ends[1 - site].hears(site, ends[site].talk(1 - site)), (lost, heard)
 
 
 @pytest.mark.parametrize("relayed", [False, True])
@@ -151,9 +195,10 @@ def test_nonsense_again_and_again_is_reported(relayed: bool) -> None:
         stage.peers.handle(Disconnected(0))
     for times in range(1, 2 * GARBLED_MAX + 1):
         if relayed:
-            stage.peers.handle(BroughtByDriver(0))
+            assert stage.peers.handle(BroughtByDriver(0, Talk(times, 1 + times))) == [AskDriver(0), TellUp(0)]
             actions = stage.peers.handle(UnreadableByDriver(0))
             assert not stage.peers.relayed(0), "all is said again when the driver has been asked anew"
+            assert stage.peers.handle(BroughtByDriver(0, Talk(times, 1 + times))) == [], "of what came behind it, nothing is heard"
         else:
             actions = stage.peers.handle(Disconnected(0, garbled=True))
             stage.peers.handle(Connected(0))

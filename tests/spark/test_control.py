@@ -51,6 +51,7 @@ from evenflow.site.facts import (
     TookOver,
     UserCodeSlow,
 )
+from evenflow.site.peers import Talk
 from evenflow.site.replaying import Beginning
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
 from evenflow.statistics.wire import FlatWindow, flat_of
@@ -80,7 +81,8 @@ FROM_DRIVER: list[control.FromDriver] = [
     control.You(1, 2, 0.05), control.You(1, 2, 0), control.Roster(3, {0: ("10.0.0.1", 4000, "life"), 12: ("::1", 4001, "other")}),
     control.Roster(0, {}), control.StartPart(7, "run-ä", os.urandom(5000), plan(), MEMBERSHIP),
     *[control.Deliver(7, event) for event in DELIVERED], control.Pushed(7, "source", -1, True), control.EndPart(7), control.Ping(3),
-    control.Pace(0.25), control.Leave('why "not"\n'), control.Relay(2, 1, b"\0\xff" * 50_000), control.Relay(2, 2, b""),
+    control.Pace(0.25), control.Leave('why "not"\n'), control.Relay(2, Talk(1, 0), 1, b"\0\xff" * 50_000),
+    control.Relay(2, Talk(3, 4), 2, b""),
     control.Profile(4, 2.5),
 ]  # fmt: skip
 WINDOW = SiteWindow(
@@ -103,7 +105,7 @@ FACTS: list[Fact] = [
 FROM_SITE: list[control.FromSite] = [
     control.Linked(1), control.Beat(5, (1, 2), None, None), control.Beat(5, (), "busy", 3), control.PartReady(1),
     control.PartBroken(1, "KeyError", "text", "trace"), *[control.Said(1, fact) for fact in FACTS], control.SinkOpened(1, 2, SCHEMA),
-    control.PartEnded(1), control.SiteBroken("trace"), control.Relay(2, 1, b"rows"),
+    control.PartEnded(1), control.SiteBroken("trace"), control.Relay(2, Talk(1, 2), 1, b"rows"),
     control.Report(1, 2.5, 3, 4, 5, {7: control.PartReport(*range(10), flat_of(WINDOW), {3: 4, 9: 1})}),
     control.Report(
         1, 2.5, 3, 4, 5,
@@ -230,7 +232,8 @@ def test_a_site_cannot_say_to_the_driver_what_drivers_say(tmp_path: Path) -> Non
 
 ABSURD: list[Any] = [
     None, 1, "Ping", [], ["Ping"], ["Ping", "1"], ["Ping", True], ["Ping", 1, 2], ["Ping", None], ["os.system", "true"], [["Ping"], 1],
-    ["Roster", 1, [[0, ["h", 1]]]], ["Roster", 1, {"0": ["h", 1, "i"]}], ["Relay", 1, 2, -1], ["Relay", 1, 2, 99], ["Relay", 1, 2, "x"],
+    ["Roster", 1, [[0, ["h", 1]]]], ["Roster", 1, {"0": ["h", 1, "i"]}],
+    ["Relay", 1, [1, 0], 2, -1], ["Relay", 1, [1, 0], 2, 99], ["Relay", 1, [1], 2, 0],
     ["Deliver", 1, ["StateArrived", 1, 0]], ["Deliver", 1, ["WorkDone", None]], ["Pushed", 1, "s", 2, 1], ["Beat", 1, [1, "2"], None, None],
 ]  # fmt: skip
 

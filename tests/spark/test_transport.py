@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from evenflow.errors import ProtocolError, StrangerRefused, UnreadableMessage
-from evenflow.site.peers import APART_BEATS, MUTE_BEATS
+from evenflow.site.peers import APART_BEATS, MUTE_BEATS, Talk
 from evenflow.world.spark.executor import links as linking
 from evenflow.world.spark.executor.links import Links
 from evenflow.world.spark.executor.site import Site
@@ -357,16 +357,16 @@ class Mesh:
                 lambda peer, s=site: self.events.append((s, "up", peer)),  # type: ignore[misc]
                 lambda peer, s=site: self.events.append((s, "down", peer)),  # type: ignore[misc]
                 lambda peer, why, s=site: self.garbled.append((s, peer)),  # type: ignore[misc]
-                lambda peer, kind, body, s=site: self.pass_on(s, peer, kind, body),  # type: ignore[misc]
+                lambda peer, talk, kind, body, s=site: self.pass_on(s, peer, talk, kind, body),  # type: ignore[misc]
             )
             self.links[site] = link
             self.listeners[site] = Listener(open_port("127.0.0.1"), self.reactor, SECRET, link.accept)
 
-    def pass_on(self, sender: int, peer: int, kind: int, body: bytes) -> None:
+    def pass_on(self, sender: int, peer: int, talk: Talk, kind: int, body: bytes) -> None:
         """What the driver does with a word between two sites that have no link. The dead are not told anything."""
         self.relayed += 1
         if peer not in self.dead:
-            self.reactor.call_soon(lambda: self.links[peer].hear_relayed(sender, kind, body))
+            self.reactor.call_soon(lambda: self.links[peer].hear_relayed(sender, talk, kind, body))
 
     def roster(self, *sites: int) -> Roster:
         self.number += 1
@@ -468,14 +468,20 @@ def test_the_driver_passes_on_what_is_said_across_a_lasting_cut(reactor: Reactor
     mesh.links[0].send(1, SECTIONS, [b"round ", b"the corner"])
     until(reactor, lambda: mesh.heard)
     assert mesh.heard == [(1, 0, b"round the corner")]
+    talk = mesh.links[1].peers.talk(0)
     monkeypatch.setattr(Links, "_dial", dial)
     mesh.links[1]._dial(0, 0.01)
     mesh.until_complete()
     before = mesh.relayed
-    mesh.links[0].hear_relayed(1, SECTIONS, b"late")
+    mesh.links[0].hear_relayed(1, talk, SECTIONS, b"late")
     mesh.links[0].send(1, SECTIONS, [b"straight"])
     until(reactor, lambda: len(mesh.heard) == 2)
     assert mesh.heard[1] == (1, 0, b"straight") and mesh.relayed == before
+    monkeypatch.setattr(Links, "_dial", lambda links, peer, patience_s: None)
+    mesh.links[1].cut(0)
+    until(reactor, lambda: mesh.events[-2:] == [(1, "down", 0), (0, "down", 1)])
+    mesh.links[0].hear_relayed(1, talk, SECTIONS, b"later still")
+    assert len(mesh.heard) == 2 and mesh.events[-1] == (0, "down", 1), "it was said before there was a link again"
 
 
 def test_nonsense_by_the_driver_is_the_peers(reactor: Reactor, mesh: Mesh, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +497,7 @@ def test_nonsense_by_the_driver_is_the_peers(reactor: Reactor, mesh: Mesh, monke
     mesh.links[0]._on_message = read
     for times in range(GARBLED_MAX):
         assert mesh.garbled == [], times
-        mesh.links[0].hear_relayed(1, SECTIONS, b"nonsense")
+        mesh.links[0].hear_relayed(1, Talk(1, times + 2), SECTIONS, b"nonsense")
         assert not mesh.links[0].peers.relayed(1), "all is said again when the driver has been asked anew"
     assert mesh.garbled == [(0, 1)]
 

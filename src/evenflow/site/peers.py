@@ -6,12 +6,17 @@
     not a word on its link                          gives the link up: it stands, but nothing comes through MUTE beats
     no link, though there was one                   asks the driver to pass a word on, again at every beat  APART beats
     the driver brings a word, and there is no link  talks with it by the driver, tells its parts            at once
+    the driver brings a word of a talk that is over ignores it                                              at once
     never a link                                    accuses it: newcomers need a moment                     UNLINKED beats
     what it says cannot be read, again and again    reports it                                              GARBLED times
 
 A broken link is not a dead site (protocol V4): an accusation is one voice, and the driver judges.
 Silence is counted in beats, not in time: a site that was itself asleep accuses nobody of what it has
 slept through.
+
+The driver's way to a site may be cut for long, and what waits there comes when the cut is healed. By then
+the two may have had a link, said much more on it, and lost it again. So every word by the driver says of
+which talk it is, in numbers of both ends (`Talk`): a demand from before is not taken for a new one.
 
 This file knows no clock and no socket. Its time is the beat. A world says how often that is, connects,
 and carries out the actions in order.
@@ -20,7 +25,7 @@ and carries out the actions in order.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 
 MISSES: Final = 4
 """Beats without a word from a peer after which it is accused."""
@@ -32,6 +37,18 @@ APART_BEATS: Final = 6
 """Beats without a link after which the driver is asked to pass on what is said."""
 GARBLED_MAX: Final = 3
 """Times that a peer may say what cannot be read, before that is reported."""
+
+
+class Talk(NamedTuple):
+    """Of which talk a word by the driver is. Each end numbers its talks with the other, from 1 on: one is over when a link has been lost
+    since, or what came could not be read.
+
+    speaker: how its speaker numbers it. hearer: how its hearer does, as far as the speaker has heard; 0: it has heard nothing yet.
+    """
+
+    speaker: int
+    hearer: int
+
 
 # ---------------------------------------------------------------- events
 
@@ -60,9 +77,10 @@ class Disconnected:
 
 @dataclass(frozen=True, slots=True)
 class BroughtByDriver:
-    """The driver brings what the peer says for want of a link."""
+    """The driver brings what the peer says for want of a link. talk: of which talk it is."""
 
     peer: int
+    talk: Talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +148,7 @@ class SayAlive:
 
 @dataclass(frozen=True, slots=True)
 class AskDriver:
-    """Let the driver bring the peer a word. If the peer lives it answers in the same way."""
+    """Let the driver bring the peer a word, of the talk that there is then. If the peer lives it answers in the same way."""
 
     peer: int
 
@@ -155,6 +173,7 @@ class Peer:
     silent, unlinked: beats without a word on the link, and without a link.
     received, sent: what the link had carried at the last beat.
     garbled: how often what it said could not be read. relayed: the driver passes on what is said.
+    talk: the number of the talk by the driver that is under way, or comes next. its_talk: the peer's own, the highest that was heard of.
     """
 
     linked: bool = False
@@ -165,6 +184,8 @@ class Peer:
     sent: int = 0
     garbled: int = 0
     relayed: bool = False
+    talk: int = 1
+    its_talk: int = 0
 
 
 class Peers:
@@ -208,6 +229,16 @@ class Peers:
         known = self._peers.get(peer)
         return known is not None and known.relayed
 
+    def talk(self, peer: int) -> Talk:
+        """Of which talk it is what is said to the peer by the driver."""
+        known = self._peers.get(peer, Peer())
+        return Talk(known.talk, known.its_talk)
+
+    def hears(self, peer: int, talk: Talk) -> bool:
+        """What the driver has brought with this number is of the talk that is under way, and to be handled."""
+        known = self._peers.get(peer)
+        return known is not None and known.relayed and not known.linked and talk == (known.its_talk, known.talk)
+
     def handle(self, event: PeerEvent) -> list[PeerAction]:
         """Take one event. Returns what follows from it.
 
@@ -222,8 +253,8 @@ class Peers:
                 return self._connect(index)
             case Disconnected(index, garbled):
                 return self._disconnect(index, garbled)
-            case BroughtByDriver(index):
-                return self._hear_driver(index)
+            case BroughtByDriver(index, talk):
+                return self._hear_driver(index, talk)
             case UnreadableByDriver(index):
                 return self._distrust(index)
             case _:
@@ -251,13 +282,25 @@ class Peers:
         peer = self._peers.get(index)
         if peer is None or not peer.linked:
             return []
-        peer.linked, peer.unlinked = False, 0
+        self._part(peer)
         return [*(self._count_garbled(index, peer) if garbled else ()), TellDown(index)]
 
-    def _hear_driver(self, index: int) -> list[PeerAction]:
-        """What comes late, when there is a link, has been asked for again."""
+    @staticmethod
+    def _part(peer: Peer) -> None:
+        """There is no link any more, or no talk: what was said before is lost, and what comes of it later is of a talk that is over."""
+        peer.linked, peer.relayed, peer.unlinked = False, False, 0
+        peer.talk += 1
+
+    def _hear_driver(self, index: int, talk: Talk) -> list[PeerAction]:
+        """What comes late, when there is a link or has been one, has been asked for again.
+
+        A talk begins when the peer has begun one, which loses what was said in the one before, or answers that of this site.
+        """
         peer = self._peers.get(index)
-        if peer is None or peer.linked or peer.relayed:
+        if peer is None or peer.linked or talk.speaker < peer.its_talk:
+            return []
+        anew, peer.its_talk = talk.speaker > peer.its_talk, talk.speaker
+        if not anew and (peer.relayed or talk.hearer != peer.talk):
             return []
         peer.relayed = True
         return [AskDriver(index), TellUp(index)]
@@ -267,7 +310,7 @@ class Peers:
         peer = self._peers.get(index)
         if peer is None or not peer.relayed:
             return []
-        peer.relayed, peer.unlinked = False, 0
+        self._part(peer)
         return self._count_garbled(index, peer)
 
     def _count_garbled(self, index: int, peer: Peer) -> list[PeerAction]:
@@ -292,7 +335,7 @@ class Peers:
             known.silent = known.silent + 1 if traffic.received == known.received else 0
             known.received = traffic.received
             if known.silent >= MUTE_BEATS:
-                known.linked, known.unlinked = False, 0
+                self._part(known)
                 actions += [CloseLink(index, "nothing came through"), TellDown(index)]
                 continue
             if traffic.sent == known.sent and not traffic.queued:

@@ -55,6 +55,7 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Release, SinkCommitted
 from evenflow.site.facts import Fact
+from evenflow.site.peers import Talk
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow
 from evenflow.stream.ids import SiteId
@@ -216,11 +217,11 @@ class SimDriver:
             self.coordinate(EpochSeen(closed))
             self.observe(Beat(index, self.world.clock.now_us, accused))
 
-    def pass_on(self, sender: int, peer: int, section: Section | None) -> None:
+    def pass_on(self, sender: int, peer: int, talk: Talk, section: Section | None) -> None:
         """What a site says to a peer for want of a link."""
         self._spoke(sender)
         if sender in self.present and peer in self.present:
-            self._by_line(peer, lambda: self.world.sites[peer].hear_relayed(sender, section))
+            self._by_line(peer, lambda: self.world.sites[peer].hear_relayed(sender, talk, section))
 
     def die(self) -> None:
         """Its process is gone: it says, hears and stores nothing any more."""

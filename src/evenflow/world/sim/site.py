@@ -58,6 +58,7 @@ from evenflow.site.peers import (
     ReportGarbled,
     RosterChanged,
     SayAlive,
+    Talk,
     TellDown,
     TellLinked,
     TellUp,
@@ -451,16 +452,16 @@ class SimSite:
 
     def _relay(self, peer: int, section: Section | None) -> None:
         """None: a word that only says that it lives."""
-        world = self.world
-        world.driver.hear_later(self, lambda: world.driver.pass_on(self.index, peer, section))
+        world, talk = self.world, self.peers.talk(peer)
+        world.driver.hear_later(self, lambda: world.driver.pass_on(self.index, peer, talk, section))
 
-    def hear_relayed(self, peer: int, section: Section | None) -> None:
+    def hear_relayed(self, peer: int, talk: Talk, section: Section | None) -> None:
         """The driver brings what a peer says."""
         if self.hung:
-            self._backlog.append(lambda: self.hear_relayed(peer, section))
+            self._backlog.append(lambda: self.hear_relayed(peer, talk, section))
         elif self.alive:
-            self.handle_peers(BroughtByDriver(peer))
-            if section is not None and self.peers.relayed(peer):
+            self.handle_peers(BroughtByDriver(peer, talk))
+            if section is not None and self.peers.hears(peer, talk):
                 self.deliver(Heard(SiteId(peer), section))
 
     # ------------------------------------------------------------ faults

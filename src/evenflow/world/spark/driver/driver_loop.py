@@ -387,7 +387,7 @@ class DriverLoop:
             case control.Linked():
                 self.observe(Linked(index, message.roster))
             case control.Relay():
-                self.send(message.peer, control.Relay(index, message.kind, message.body))
+                self.send(message.peer, control.Relay(index, message.talk, message.kind, message.body))
             case control.Profiled():
                 waiting = self._profiles.pop(message.number, None)
                 if waiting is not None:

@@ -33,6 +33,7 @@ from evenflow.site.peers import (
     ReportGarbled,
     RosterChanged,
     SayAlive,
+    Talk,
     TellDown,
     TellLinked,
     TellUp,
@@ -67,7 +68,7 @@ def nothing(peer: int) -> None:
     """Nobody wants to know."""
 
 
-def nowhere(peer: int, kind: int, body: bytes) -> None:
+def nowhere(peer: int, talk: Talk, kind: int, body: bytes) -> None:
     """There is nobody who passes anything on."""
 
 
@@ -78,9 +79,9 @@ def unheard() -> None:
 class Links:
     """on_message(peer, kind, body). on_up(peer): there is a new link; on_down(peer): there is none any more.
 
-    on_garbled(peer, reason): what the peer says cannot be read, again and again. relay(peer, kind, body): ask the driver to pass it on.
-    on_linked(): every peer of the roster is linked. peers: decides whom the site accuses, which links are given up, and what goes by the
-    driver.
+    on_garbled(peer, reason): what the peer says cannot be read, again and again. relay(peer, talk, kind, body): ask the driver to pass it
+    on. on_linked(): every peer of the roster is linked. peers: decides whom the site accuses, which links are given up, and what goes by
+    the driver.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Links:
         on_up: Callable[[int], None],
         on_down: Callable[[int], None] = nothing,
         on_garbled: Callable[[int, str], None] | None = None,
-        relay: Callable[[int, int, bytes], None] = nowhere,
+        relay: Callable[[int, Talk, int, bytes], None] = nowhere,
         on_linked: Callable[[], None] = unheard,
     ) -> None:
         self.site, self.incarnation = site, incarnation
@@ -157,16 +158,17 @@ class Links:
         if known.channel is not None:
             known.channel.send(kind, pieces)
         elif self.peers.relayed(peer):
-            self._relay(peer, kind, b"".join(bytes(piece) for piece in pieces))
+            self._relay(peer, self.peers.talk(peer), kind, b"".join(bytes(piece) for piece in pieces))
 
-    def hear_relayed(self, index: int, kind: int, body: bytes) -> None:
-        """The driver brings what a peer says for want of a link. What comes late, when there is one, has been asked for again."""
+    def hear_relayed(self, index: int, talk: Talk, kind: int, body: bytes) -> None:
+        """The driver brings what a peer says for want of a link. What comes late, when there is one or has been one since, has been asked
+        for again."""
         before = self.peers.relayed(index)
-        self._handle(BroughtByDriver(index))
-        if not self.peers.relayed(index):
-            return
-        if not before:
+        self._handle(BroughtByDriver(index, talk))
+        if self.peers.relayed(index) and not before:
             log.info("site %d: the driver passes on what is said between it and site %d", self.site, index)
+        if not self.peers.hears(index, talk):
+            return
         try:
             self._heard(index, None, kind, body)
         except ProtocolError as error:
@@ -214,7 +216,7 @@ class Links:
                 case CloseLink(index, why):
                     self._close(index, why)
                 case AskDriver(index):
-                    self._relay(index, CONTROL, b"")
+                    self._relay(index, self.peers.talk(index), CONTROL, b"")
                 case ReportGarbled(index):
                     if self._on_garbled is not None:
                         self._on_garbled(index, self._garbled_by.get(index, ""))

@@ -38,6 +38,7 @@ from evenflow.site.events import (
     TransferFailed,
 )
 from evenflow.site.facts import Fact
+from evenflow.site.peers import Talk
 from evenflow.stream.ids import CopyNumber, SiteId
 from evenflow.world.spark.executor.guests import Guests
 from evenflow.world.spark.executor.links import Links
@@ -261,8 +262,8 @@ class Site:
         for part in self.parts.values():
             part.fail(ProtocolError(f"what site {peer} says to site {self.index} cannot be read, again and again: {reason}"))
 
-    def _relay(self, peer: int, kind: int, body: bytes) -> None:
-        self._send(control.Relay(peer, kind, body))
+    def _relay(self, peer: int, talk: Talk, kind: int, body: bytes) -> None:
+        self._send(control.Relay(peer, talk, kind, body))
 
     def _say_linked(self) -> None:
         self._send(control.Linked(self.links.roster.number))
@@ -359,7 +360,7 @@ class Site:
             case control.Pace():
                 self._beat_on(message)
             case control.Relay():
-                self.links.hear_relayed(message.peer, message.kind, message.body)
+                self.links.hear_relayed(message.peer, message.talk, message.kind, message.body)
             case control.Roster():
                 if self.index in message.sites:
                     self.links.set_roster(message)

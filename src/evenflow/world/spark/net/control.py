@@ -22,6 +22,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan, Version
 from evenflow.site.events import SinkCommitted, StateMemoryChanged
 from evenflow.site.facts import Fact
+from evenflow.site.peers import Talk
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.statistics.wire import FlatWindow
 from evenflow.world.spark.net.coding import SPECIAL, Bytes, Coder, coder
@@ -279,9 +280,11 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """Between two sites that have no link: pass it on. peer: to whom, if a site says it; from whom, if the driver does."""
+    """Between two sites that have no link: pass it on. peer: to whom, if a site says it; from whom, if the driver does. talk: of which
+    talk of the two it is."""
 
     peer: int
+    talk: Talk
     kind: int
     body: bytes
 
