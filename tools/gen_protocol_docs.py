@@ -17,11 +17,14 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "protocol.md"
 
 SUBJECTS = {
     "E1-E8": "epochs and frames: keys, input order, determinism, messages, when epochs close, time, order across a re-key",
+    "E9-E11": "cuts by content: what decides the epoch of a row, promises, stamps",
     "A1-A5": "retention, acknowledgements, feeding, duplicates, admission by epoch",
+    "A6-A6": "admission where sources are cut by content",
     "V1-V4": "membership (acts on receipt), the plan (acts from an epoch on), fencing, links",
     "T1-T3": "a death: suspicion, take-over, where replicas lie",
     "C1-C6": "copies of state: catch-up of lost replicas, moves",
     "I1-I3": "ingress: leaders and followers, what forms an epoch, rows pushed by Spark, what a restart cuts again",
+    "I4-I4": "ingress where sources are cut by content: no leader, no followers",
     "O1-O2": "egress and sinks",
     "S1-S2": "state: pages, and what user code keeps",
     "M1-M1": "state beyond a site's budget, on its disk",

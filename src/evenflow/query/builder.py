@@ -19,6 +19,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout
 from evenflow.query import grouped
+from evenflow.query.cutting import CutOptions
 from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
@@ -61,13 +62,35 @@ class Dataflow(Drawing):
 
     # ------------------------------------------------ where streams begin
 
-    def source(self, source: Source, *, name: str | None = None) -> Stream:
-        """A stream of the source's rows. source: one of `evenflow.sources`; name: of the box, default the source's kind."""
+    def source(
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        cut: Literal["leader", "content"] = "leader",
+        width_ms: float | None = None,
+        cut_by: Literal["time", "place"] | None = None,
+        width_rows: int | None = None,
+        cut_ahead_ms: float | None = None,
+        mirrored: bool = False,
+    ) -> Stream:
+        """A stream of the source's rows. source: one of `evenflow.sources`; name: of the box, default the source's kind.
+
+        cut: what decides which rows form an epoch: "leader", one site as they come; or "content", the rows' log times or places, so that
+        replicas read for themselves and wait for nobody. All sources of a dataflow are cut alike. What follows is for content. width_ms: of
+        an epoch, default 20. cut_by: "time" or "place", default what the source can. width_rows: rows of an epoch, by place.
+        cut_ahead_ms: most that a log time may be ahead of those before it, where producers set it; beyond it is an error. mirrored: the
+        topic is a copy that has kept its origin's times. Raises QueryError for a source that cannot be cut by content, and says why.
+        """
         if not isinstance(getattr(source, "schema", None), pa.Schema) or not callable(getattr(source, "partitions", None)):
             raise QueryError(
                 f"box {name or 'source'!r}: {source!r} is not a source; use one of evenflow.sources, or from_spark for a DataFrame"
             )
-        return self.add("source", {"source": source}, (), name, getattr(source, "kind", "source"))
+        kind = getattr(source, "kind", "source")
+        with naming(name or kind):
+            of = CutOptions(width_ms, cut_by, width_rows, cut_ahead_ms, mirrored)
+            source = of.apply(source, cut)
+        return self.add("source", {"source": source}, (), name, kind)
 
     def from_spark(self, df: Any, *, name: str | None = None) -> Stream:
         """A stream of the rows of a Spark DataFrame, batch or streaming. What Spark does before it, it does in its JVM."""

@@ -23,6 +23,7 @@ from evenflow.query.age import worths_of
 from evenflow.query.aggregates import TimeWindow, order_sensitive, partial_schema
 from evenflow.query.check import stream_type
 from evenflow.query.columns import Nullable
+from evenflow.query.cutting import check_cuts
 from evenflow.query.join import Join as Joined
 from evenflow.query.join import joined_time, out_columns
 from evenflow.query.kinds import read
@@ -95,6 +96,7 @@ def check_plan(network: Network) -> None:
 
 
 def _cut(network: Network, sites: int, partitions: int, most: int, writers: int | None) -> Layout:
+    check_cuts(network)
     cutter = _Cutter(network, sites, partitions, most, writers)
     for box in network:
         cutter.place(box)

@@ -15,6 +15,7 @@ from typing import Any, Final
 from evenflow.errors import LocationError
 from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.query.footprint import footprint
+from evenflow.sources.cut import CutSource
 from evenflow.sources.database import shown
 from evenflow.sources.source import Source
 from evenflow.sources.then import ChainSource
@@ -127,6 +128,8 @@ def _source_as_before(name: str, source: Any, known: Mapping[str, Any]) -> Any:
     if isinstance(source, ChainSource):
         parts = {part: _source_as_before(name, getattr(source, part), known.get(part, {})) for part in ("first", "second")}
         return replace(source, **parts)
+    if isinstance(source, CutSource):
+        source = replace(source, source=_source_as_before(name, source.source, known.get("source", {})))
     looked_up = {field: _tuples(known[field]) for field in getattr(source, "looked_up", ()) if field in known}
     for field, was in looked_up.items():
         is_ = getattr(source, field)

@@ -80,11 +80,12 @@ class Arriving:
         acts: Acts,
         piece_bytes: int,
         restored: Callable[[Cohort, StateRead], None] = lambda cohort, event: None,
+        began: Callable[[Cohort], None] = lambda cohort: None,
     ) -> None:
         self._layout, self._view, self._housing, self._departing, self._acts = layout, view, housing, departing, acts
         self._leading, self._feeding, self._acknowledging, self._releasing = leading, feeding, acknowledging, releasing
         self._credit, self._piece_bytes = acknowledging.credit, piece_bytes
-        self._newest, self._restored = 0, restored
+        self._newest, self._restored, self._began = 0, restored, began
         self._states: dict[CopyNumber, State] = {}
         self._read: dict[int, deque[State]] = {}
 
@@ -242,6 +243,7 @@ class Arriving:
         for partition, log_facts in facts["logs"].items():
             cohort.logs[int(partition)].begin(*log_facts)
         cohort.ready = True
+        self._began(cohort)
 
     def give_up(self, segment: int, partition: int) -> None:
         """The epochs that a copied ingress partition needs are not recorded anywhere any more: its leader has died since (C4)."""

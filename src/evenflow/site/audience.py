@@ -19,6 +19,7 @@ class Audience:
     acknowledgements is said.
 
     received: last epoch of a stream that another site has said to hold. say_closed: tell a peer what the ingress here has closed before.
+    all_read: every replica of an ingress partition reads its source for itself (I4).
     """
 
     def __init__(
@@ -26,6 +27,8 @@ class Audience:
     ) -> None:
         self._layout, self._view, self._credit = layout, view, credit
         self._received, self._say_closed = received, say_closed
+        self.all_read = False
+        self._reading: set[SiteId] = set()
         self.closes: tuple[SiteId, ...] = ()
         self.only_acks: tuple[SiteId, ...] = ()
 
@@ -55,6 +58,7 @@ class Audience:
         listeners = sorted((producers | ingress) - {view.site}) if cohorts else []
         self._credit.set_sites(view.active(), listeners)
         fed = {s for c in cohorts for stream in c.retained for s in view.present(layout.arcs[stream].consumer)}
+        self._reading = ingress
         closes = self._told_of_closes(cohorts, replicated)
         newly = sorted(closes.difference(self.closes))
         self.closes = tuple(sorted(closes))
@@ -63,9 +67,23 @@ class Audience:
             self._say_closed(peer)
         self.only_acks = tuple(s for s in listeners if s not in fed and s not in closes)
 
+    def _readers(self) -> set[SiteId]:
+        """Sites that read sources for themselves, and do not hear of every epoch by the frames of all ingress segments: if theirs have
+        ended, nothing else says which epoch is the last."""
+        view, layout = self._view, self._layout
+        found = set[SiteId]()
+        for segment in layout.segments:
+            if segment.kind == "ingress":
+                for stream in segment.outputs:
+                    consumers = {site for block in view.blocks(layout.arcs[stream].consumer) for site in view.live(block)}
+                    found |= self._reading - consumers
+        return found
+
     def _told_of_closes(self, cohorts: Sequence[Cohort], replicated: bool) -> set[SiteId]:
         """Other leaders, without those whom this site's frames or records tell."""
         view, layout = self._view, self._layout
+        if self.all_read:
+            return self._readers() - {view.site}
         leaders = {leader.site for segment in view.membership.leaders for leader in segment}
         if view.site not in leaders:
             return set()

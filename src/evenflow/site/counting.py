@@ -20,6 +20,7 @@ from evenflow.site.cohort import Cohort
 from evenflow.site.ingress import Ingress
 from evenflow.site.spilling import Spilling
 from evenflow.site.tally import Tallies, Tally
+from evenflow.site.view import View
 from evenflow.statistics.standing import Waited
 from evenflow.statistics.window import Latency, SiteWindow, SourceWindow
 from evenflow.statistics.wire import FlatWindow, Measured, Structures, flattened, names_of
@@ -46,6 +47,10 @@ class Counted(Protocol):
     def spilling(self) -> Spilling: ...
     @property
     def buffered_bytes(self) -> int: ...
+    @property
+    def by_content(self) -> bool: ...
+    @property
+    def view(self) -> View: ...
     @property
     def ingress(self) -> Ingress: ...
     @property
@@ -98,6 +103,8 @@ class Counting:
         part, found = self._part, list[SourceWindow]()
         before, self._behind = self._behind, {}
         for key in sorted(part.ingress.queues):
+            if part.by_content and not part.view.counts(key[0], (key[1],)):
+                continue  # Another replica reads the same rows, and tells of them.
             kept, dropped = self._came(key)
             unread, since_us = waiting.get(key), part.ingress.queues[key].since
             offered = kept + sum(dropped)

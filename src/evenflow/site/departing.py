@@ -77,6 +77,8 @@ class Departing:
         self._vacate(cohort)
         for log in cohort.logs.values():
             self._leading.forget(log)
+            if self._ingress.resign(log.segment, log.partition):
+                self._acts.act(CloseSource(log.segment, log.partition))
 
     def _vacate(self, cohort: Cohort) -> None:
         """It has gone as a whole: tables that it has together with others must not keep its rows, nor get those that come of what is being

@@ -15,6 +15,7 @@ from evenflow.site import guards
 from evenflow.site.arriving import Arriving
 from evenflow.site.capturing import Capturing
 from evenflow.site.cohort import Cohort
+from evenflow.site.content import BrokenPromise, ContentIngress
 from evenflow.site.departing import Departing
 from evenflow.site.events import (
     BatchDone,
@@ -49,6 +50,7 @@ from evenflow.site.events import (
 )
 from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, RowsShed, StateUnreadable
 from evenflow.site.fittings import Fittings
+from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Setup
 from evenflow.site.hosted import Outcome
 from evenflow.site.housing import Housing
@@ -91,6 +93,7 @@ class Effects(Fittings):
             acts=self,
             piece_bytes=self.options.piece_bytes,
             restored=self.capturing.restored,
+            began=self._read_on,
         )
         for order in wanted(self.housing.cohorts.values(), self.beginning.pieces, self.beginning.epoch) if self.beginning.pieces else ():
             self.act(order)
@@ -111,6 +114,13 @@ class Effects(Fittings):
         if self.started:
             self._take_roles(promoted)
         self.arriving.install_early()
+
+    def _read_on(self, cohort: Cohort) -> None:
+        """It is known now how far the sources of a cohort's partitions had been read. Who leads itself reads on from there (I4)."""
+        if cohort.logs and self.by_content:
+            promoted = self.leading.change()
+            if self.started:
+                self._take_roles(promoted)
 
     def _take_roles(self, promoted: list[PartitionLog]) -> None:
         """Lead and follow, feed and be fed as plan and membership say."""
@@ -135,12 +145,12 @@ class Effects(Fittings):
     def take_rows(self, event: RowsArrived) -> None:
         self._may_close = True
         batch, schema = event.batch, self.layout.segments[event.segment].schema
-        if batch.num_columns != len(schema):
-            batch = batch.select(schema.names)  # Nobody reads the others.
-        taken = self.counters.taken
-        taken[event.segment] = taken.get(event.segment, 0) + event.batch.num_rows
-        key = (event.segment, event.partition)
+        taken, key = self.counters.taken, (event.segment, event.partition)
+        if not self.by_content or self.view.counts(event.segment, (event.partition,)):
+            taken[event.segment] = taken.get(event.segment, 0) + event.batch.num_rows
         queue = self.ingress.queues[key]
+        if batch.num_columns != len(schema):
+            batch = queue.narrowed(batch, schema)  # Nobody reads the others.
         if queue.dated:
             due_us = self.now_us if event.due_us is None else event.due_us
             self.ingress.reflex.allowance.offer(batch.num_rows, self.now_us - due_us)
@@ -149,7 +159,10 @@ class Effects(Fittings):
         if self.keeping.has(key):
             self.keeping.take(key, batch)
         else:
-            queue.put(batch, self.now_us if event.since_us is None else event.since_us, event.share, due_us=event.due_us)
+            try:
+                queue.put(batch, self.now_us if event.since_us is None else event.since_us, event.share, due_us=event.due_us)
+            except BrokenPromise as error:
+                self.give_up_promise(event.segment, error)
 
     def end_batch(self, event: BatchDone) -> None:
         self._stirred = True
@@ -162,6 +175,11 @@ class Effects(Fittings):
             self.keeping.end(key)
         else:
             self.ingress.queues[key].ended = True
+
+    def note_epochs(self, event: EpochsGiven) -> None:
+        ingress = self.ingress
+        assert isinstance(ingress, ContentIngress), "only a source that is cut by content says that epochs are whole"
+        self._may_close = ingress.reach((event.segment, event.partition), event.epoch) or self._may_close
 
     def note_rows(self, event: RowsStored) -> None:
         self._stirred = True
@@ -332,6 +350,12 @@ class Effects(Fittings):
         self.failed = True
         box = self.layout.segments[error.key[0]].source or ""
         self.tell(PartFailed(box, error.epoch, str(error), str(error), SourceError.__name__))
+
+    def give_up_promise(self, segment: int, error: BrokenPromise) -> None:
+        """A reader has promised what was not true: the part stops and says so."""
+        self.failed = True
+        box = self.layout.segments[segment].source or ""
+        self.tell(PartFailed(box, self.ingress.closed + 1, str(error), str(error), SourceError.__name__))
 
     def promise(self, event: PlanProposed) -> None:
         self._promised = event.plan.number

@@ -18,6 +18,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Plan
 from evenflow.site.chains import Link
 from evenflow.site.facts import Fact
+from evenflow.site.given import EpochsGiven
 from evenflow.site.hosted import Outcome, Work
 from evenflow.site.kept_rows import ReadRows, RowsRead, RowsStored, RowsUnread, StoreRows
 from evenflow.state.snapshot import Snapshot
@@ -296,6 +297,7 @@ Event = (
     | RowsArrived
     | BatchDone
     | SourceEnded
+    | EpochsGiven
     | RowsStored
     | RowsRead
     | RowsUnread
@@ -357,9 +359,7 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Release:
     """Hand a finished epoch to the sink that this egress segment feeds, then, when it is stored, say `SinkCommitted`.
-
-    Epochs come in order. opened: for latency (see Mark). last: no epoch will follow.
-    """
+    Epochs come in order. opened: for latency (see Mark). last: no epoch will follow."""
 
     segment: int
     sink: str

@@ -13,7 +13,7 @@ from evenflow.site.journalling import Journalling
 from evenflow.site.keeping import Keeping
 from evenflow.site.releasing import Releasing
 from evenflow.site.spilling import Spilling
-from evenflow.site.waking import Waking
+from evenflow.site.waking import GridWaking, Waking
 
 
 class Fittings(Ground):
@@ -24,11 +24,12 @@ class Fittings(Ground):
         self.acknowledging = Acknowledging(self, self.credit)
         self.releasing = Releasing(self)
         self.spilling = Spilling(self)
-        self.waking = Waking(self)
+        self.waking = GridWaking(self) if self.by_content else Waking(self)
         self.counting = Counting(self)
         self.journalling = Journalling(self)
         self.keeping = Keeping(self)
         self.audience = Audience(self.layout, self.view, self.credit, received=self.acknowledging.received, say_closed=self.say_closed)
+        self.audience.all_read = self.by_content
 
     def waiting(self) -> tuple[tuple[int, int], ...]:
         """(stream, bytes of its frames that wait here for their epoch), ascending."""

@@ -17,6 +17,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.site.cohort import Cohort
+from evenflow.site.content import ContentIngress, OwnLeading, grid_of
 from evenflow.site.events import Action, Heard, OpenSource, SetTimer, TellCoordinator
 from evenflow.site.facts import Fact
 from evenflow.site.feeding import Feeding
@@ -74,7 +75,7 @@ class Ground:
 
     processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
     hosted, by (segment, number). captures_at: the newest epoch at whose end a checkpoint wants state (K2). durable: last epoch that ends
-    may take (J3).
+    may take (J3). by_content: sources are cut by content, so each replica reads them for itself (I4).
 
     What is new since it was last looked what follows: _stirred, anything; _may_close, something that an epoch may close for; _may_begin,
     something that a cohort may begin its next epoch for; _came_further, a cohort has finished one.
@@ -96,9 +97,15 @@ class Ground:
         self.credit = Credit(site, options.window_epochs, beginning.epoch)
         linger_us, active = options.linger_ms * 1000, options.shedding != "off"
         reflex = Reflex(sheddable(layout), options.pipeline, self.tallies, active=active, linger_us=linger_us)
-        self.ingress = Ingress(options, beginning, reflex)
         self.outbox = Outbox()
-        self.leading = Leading(layout, self.view, self.ingress, self.outbox, keeps_cuts=setup.journalled)
+        grid = grid_of(layout)
+        self.by_content = grid is not None
+        if grid is None:
+            self.ingress = Ingress(options, beginning, reflex)
+        else:
+            self.ingress = ContentIngress(options, grid, beginning)
+        leads = OwnLeading if self.by_content else Leading
+        self.leading = leads(layout, self.view, self.ingress, self.outbox, keeps_cuts=setup.journalled)
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)
         self.held: dict[SiteId, list[Heard]] = {}
         self._actions: list[Action] = []

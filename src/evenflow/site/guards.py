@@ -20,6 +20,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.facts import CheckpointLate, CheckpointUnable
+from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Ground
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.leading import newest_term
@@ -33,7 +34,7 @@ def has_failed(part: Ground, event: Event) -> bool:
     return part.failed
 
 
-def leads(part: Ground, event: RowsArrived | BatchDone | SourceEnded | RowsStored | RowsRead | RowsUnread) -> bool:
+def leads(part: Ground, event: RowsArrived | BatchDone | SourceEnded | EpochsGiven | RowsStored | RowsRead | RowsUnread) -> bool:
     return not part.failed and (event.segment, event.partition) in part.ingress.queues
 
 

@@ -116,6 +116,7 @@ class Housing:
         if segment.kind == "ingress":
             for partition in partitions:
                 log = PartitionLog.begun(segment.id, partition, through)
+                log.known = copy is None
                 cohort.logs[partition] = log
                 self._leading.add(log)
         self.cohorts[cohort.key] = cohort

@@ -76,6 +76,10 @@ class IngressQueue:
             if self.since is None:
                 self.since = since_us
 
+    def narrowed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """The columns that somebody reads."""
+        return batch.select(schema.names)
+
     def end_batch(self, batch: int) -> None:
         """All rows of a Spark batch have been put."""
         self._queue.append((None, Share(batch, WHOLE_BATCH, 0, True), None))

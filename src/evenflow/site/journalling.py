@@ -28,7 +28,7 @@ class Journalling:
     def look(self) -> None:
         """Tell what has been settled, or see to it that it is told later."""
         part = self._part
-        if self._timer_set or not any(part.leading.logs[key].settled > self._last(key, role.term) for key, role in part.leading.led()):
+        if self._timer_set or not any(part.leading.logs[key].settled > self._last(key, term) for key, term in part.leading.journalled()):
             return
         if part.now_us >= self._not_before_us:
             self._tell()
@@ -48,13 +48,13 @@ class Journalling:
 
     def _tell(self) -> None:
         part, cuts = self._part, dict[Key, tuple[Cut, ...]]()
-        for key, role in part.leading.led():
+        for key, term in part.leading.journalled():
             log = part.leading.logs[key]
-            if found := log.settled_cuts(self._last(key, role.term)):
+            if found := log.settled_cuts(self._last(key, term)):
                 # Where they begin may be later: who had them before has heard sooner of what is durable.
                 assert found[-1].epoch == log.settled == found[0].epoch + len(found) - 1, f"{key}: cuts up to {log.settled} are missing"
                 cuts[key] = found
-            self._told[key] = (role.term, max(log.settled, part.durable))
+            self._told[key] = (term, max(log.settled, part.durable))
         if cuts:
             part.tell(Logged(cuts))
             self._not_before_us = part.now_us + int(part.options.journal_ms * 1000)

@@ -118,6 +118,10 @@ class Leading:
     def led(self) -> Iterator[tuple[Key, Role]]:
         return ((key, role) for key, role in self._roles.items() if role.leader == self._view.site)
 
+    def journalled(self) -> Iterator[tuple[Key, Term]]:
+        """The logs of which this site tells the journal, and since when."""
+        return ((key, role.term) for key, role in self.led())
+
     def followed(self) -> set[int]:
         """Sites that hear of every close from here by its records."""
         return {site for _, role in self.led() for site in role.followers if site in role.heard}

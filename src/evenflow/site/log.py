@@ -24,7 +24,8 @@ class PartitionLog:
     settled: last one that all live members hold, as far as is known here. done: last one emitted here; older records are gone. taken:
     rows of the source in the epochs up to `end`, taken_done: up to `done`. stamp: of the newest record. ended: the source has.
     entered_done: which tasks of Spark those rows up to `done` are of, if they were pushed (I2). cuts: of the records that may not be
-    durable, by epoch; they stay when the rows go (J5). None: nothing is journalled.
+    durable, by epoch; they stay when the rows go (J5). None: nothing is journalled. known: it is known what the
+    epochs before the first record have taken.
     """
 
     segment: int
@@ -41,6 +42,7 @@ class PartitionLog:
     stamp_done: int = NO_WATERMARK
     entered_done: Entered = field(default_factory=Entered)
     cuts: dict[int, Cut] | None = None
+    known: bool = True
     _records: dict[int, Record] = field(default_factory=dict)
 
     @staticmethod
@@ -51,7 +53,7 @@ class PartitionLog:
     def begin(self, taken: int, ended: bool, entered: Sequence[Any], stamp: int = NO_WATERMARK, cuts: Sequence[Any] = ()) -> None:
         """What the epochs before the first record have taken from the source; known when the partition's state has come. cuts: of those
         epochs, the ones that may not be durable."""
-        for_certain = self.done == self.end
+        self.known, for_certain = True, self.done == self.end
         self.taken_done, self.ended_done, self.entered_done, self.stamp_done = taken, ended, Entered.from_facts(entered), stamp
         if for_certain:
             self.taken, self.ended, self.stamp = taken, ended, stamp

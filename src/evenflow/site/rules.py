@@ -41,6 +41,7 @@ from evenflow.site.events import (
     WriteFailed,
     Written,
 )
+from evenflow.site.given import EpochsGiven
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 
 
@@ -56,6 +57,8 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("C3", BatchDone, otherwise, Effects.ignore, "the partition has moved away; its new leader is told as well")
     yield Rule("E6", SourceEnded, guards.leads, Effects.end_source, "end of stream is watermark +inf")
     yield Rule("E6", SourceEnded, guards.has_failed, Effects.ignore, "the dataflow has failed")
+    yield Rule("E10", EpochsGiven, guards.leads, Effects.note_epochs, "an epoch of which no more rows come may close")
+    yield Rule("E10", EpochsGiven, otherwise, Effects.ignore, "the partition has moved away, or the dataflow has failed")
     yield Rule("C3", SourceEnded, otherwise, Effects.ignore, "the partition has moved away; its new leader finds out by itself")
     yield Rule(
         "J5", RowsStored, guards.leads, Effects.note_rows, "rows that nobody gives again are in the store, and wait for the next epoch"

@@ -48,3 +48,10 @@ class Waking:
         if due is not None and due > self._part.now_us and self._linger_us is None:
             self._linger_us = due
             self._part.act(SetTimer("linger", due))
+
+
+class GridWaking(Waking):
+    """Where sources are cut by content epochs come by themselves, with the stamps of their grid: nobody need wish for one (E11)."""
+
+    def demand(self) -> None:
+        """Nothing: the epoch whose stamp a timer waits for closes when its time has come."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.sources import files
+from evenflow.sources.cut import CutBy, CutSource, cut_by_content
 from evenflow.sources.decoding import BINARY, described
 from evenflow.sources.delta import DeltaSource, table_at
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
@@ -299,6 +300,12 @@ def from_json(data: Mapping[str, Any]) -> Source:
     try:
         if data.get("kind") == ChainSource.kind:
             return ChainSource(from_json(data["first"]), from_json(data["second"]))
+        if data.get("kind") == CutSource.kind:
+            given = {name: value for name, value in data.items() if name not in ("kind", "source")}
+            try:
+                return CutSource(from_json(data["source"]), **given)
+            except TypeError as error:
+                raise QueryError(f"the saved source that is cut by content does not fit this version: {error}") from error
         if data.get("kind") == AfterSource.kind:
             return AfterSource(from_json(data["source"]), str(data["after"]))
     except KeyError as error:
@@ -308,7 +315,9 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 
 __all__ = [
-    "DeltaSource", "GeneratorSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource", "PacketsSource", "Reader",
-    "ReplaySource", "Source", "SparkSource", "TableSource", "TcpSource", "delta", "from_json", "generator", "iceberg", "kafka", "memory",
+    "CutBy", "CutSource", "DeltaSource", "GeneratorSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource",
+    "PacketsSource", "Reader",
+    "ReplaySource", "Source", "SparkSource", "TableSource", "TcpSource",
+    "cut_by_content", "delta", "from_json", "generator", "iceberg", "kafka", "memory",
     "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "table", "tcp_lines",
 ]  # fmt: skip

@@ -115,6 +115,7 @@ class DeltaSource(VersionsSource):
     """See `evenflow.sources.delta`. version: the one with which it begins. options: of the store, as `deltalake` names them."""
 
     kind: ClassVar[str] = "delta"
+    uncut: ClassVar[str] = "the places of its rows begin anywhere and have gaps of any size, and they have no log time"
     looked_up: ClassVar[tuple[str, ...]] = ("version",)
     path: str
     columns: pa.Schema

@@ -128,6 +128,7 @@ class IcebergSource(VersionsSource):
     the catalog, as PyIceberg names them."""
 
     kind: ClassVar[str] = "iceberg"
+    uncut: ClassVar[str] = "the places of its rows begin anywhere and have gaps of any size, and they have no log time"
     looked_up: ClassVar[tuple[str, ...]] = ("snapshot", "sequence")
     table: str
     catalog: str

@@ -45,6 +45,7 @@ class MemorySource(Declared, Source):
     columns: pa.Schema
     per_partition: tuple[tuple[pa.RecordBatch, ...], ...]
     ends: bool = True
+    cuts: ClassVar[tuple[str, ...]] = ("place",)
     MAY: ClassVar[Mapping[str, May]] = {
         "columns": row_schema().called("schema"), "per_partition": each(each(BATCH, "record batches"), "batches for each partition"),
     }  # fmt: skip

@@ -66,6 +66,7 @@ class NexmarkSource(Declared, Source):
         "count": optional(whole(1, MOST_PARTITIONS)).called("partitions"),
     }  # fmt: skip
     option_owner: ClassVar[str] = "nexmark source"
+    cuts: ClassVar[tuple[str, ...]] = ("place",)
 
     def __post_init__(self) -> None:
         """Raises QueryError for an unknown stream, and for numbers that make no sense."""

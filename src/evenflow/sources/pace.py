@@ -130,6 +130,15 @@ class MadeReader(Reader):
     def waiting(self, now_us: int) -> Waiting | None:
         return self._pace.waiting(now_us)
 
+    def times(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """When the rows were due."""
+        return self._pace.times(self._pace.next_row - batch.num_rows, batch.num_rows)
+
+    def promise(self, now_us: int) -> int | None:
+        """The next row's time is known. Where there is a pace nothing is promised before its time, so that epochs do not run ahead."""
+        due_us = int(self._pace.times(self._pace.next_row, 1)[0])
+        return due_us if self._pace.rate is None else min(due_us, now_us)
+
     @abstractmethod
     def _rows(self, first: int, count: int) -> pa.RecordBatch:
         """Rows first .. first + count - 1 of this partition."""
@@ -150,6 +159,7 @@ class MadeSource(Declared, Source):
     count: int | None
     begin_us: int | None
     looked_up: ClassVar[tuple[str, ...]] = ("begin_us",)
+    cuts: ClassVar[tuple[str, ...]] = ("time", "place")
     MAY: ClassVar[Mapping[str, May]] = {
         "rate": optional(whole(1, MOST_A_SECOND)), "rows": optional(whole(0, MOST_ROWS)), "seed": whole(-WIDEST, WIDEST),
         "count": optional(whole(1, MOST_PARTITIONS)).called("partitions"), "begin_us": optional(whole(0, 2**62)),
@@ -157,6 +167,12 @@ class MadeSource(Declared, Source):
 
     def begun(self, now_us: int) -> Source:
         return self if self.rate is None or self.begin_us is not None else replace(self, begin_us=now_us)  # type: ignore[type-var]
+
+    def began_us(self, now_us: int) -> int:
+        return now_us if self.begin_us is None else self.begin_us
+
+    def first_time(self, begin_us: int) -> int:
+        return FIRST_US if self.rate is None else begin_us
 
     def to_json(self) -> dict[str, Any]:
         said = super().to_json()

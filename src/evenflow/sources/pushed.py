@@ -33,6 +33,7 @@ class SparkSource(Declared, Source):
 
     kind: ClassVar[str] = "spark"
     pushed: ClassVar[bool] = True
+    uncut: ClassVar[str] = "Spark's tasks push its rows, so replicas cannot read them for themselves"
     columns: pa.Schema
     endless: bool
     dataframe: Any = field(default=None, compare=False, repr=False)

@@ -79,6 +79,9 @@ class ReplayReader(Reader):
         self._current()  # Learns now whether that was the last row, so that the end is not a read later.
         return part if self._source.keep_time else self._shifted(part, due)
 
+    def times(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        return times_us(batch, self._source.time_column, self._source.time_unit)
+
     def waiting(self, now_us: int) -> Waiting | None:
         """Of the rows that have been read from the disk: files are as fast as they are asked."""
         if self._source.speed is None or self._start_us is None:
@@ -160,6 +163,13 @@ class ReplaySource(Declared, Source):
     @property
     def tells_due(self) -> bool:
         return self.speed is not None
+
+    @property
+    def cuts(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("time", "place") if self.time_column in self.columns.names else ("place",)
+
+    def first_time(self, begin_us: int) -> int:
+        return self.origin_us()
 
     @property
     def schema(self) -> pa.Schema:

@@ -11,9 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.sources.description import description_to_json
+from evenflow.stream.cut import Grid
 from evenflow.stream.waiting import Waiting
 
 
@@ -23,11 +26,15 @@ class Reader(ABC):
     ended: no row will come any more. wake_us: wall clock, microseconds since 1970, when asking again is worth while; None: as
     soon as `fileno()` is readable or, without one, in a millisecond. It is a hint for after a `read` that returned None.
     punctual: a row is there at `wake_us` and none before, so who needs none for a while may come later, and knows when the first came.
+    complete: of a source that is cut by content, all rows of the epochs up to this one have been given, after each `read`. next_place: no
+    row comes that is at a smaller place, where the source has places; None: nobody knows.
     """
 
     ended: bool = False
     wake_us: int | None = None
     punctual: bool = False
+    complete: int = 0
+    next_place: int | None = None
 
     @abstractmethod
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
@@ -71,6 +78,16 @@ class Reader(ABC):
         told = self.behind()
         return None if told is None else Waiting(told[1])
 
+    def times(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """int64 (n,): the log times, microseconds, of what `read` has returned last; NO_NUMBER of a row without one. Only of a source that
+        can be cut by time."""
+        raise NotImplementedError(f"{type(self).__name__} has no log times")
+
+    def promise(self, now_us: int) -> int | None:
+        """No row comes whose log time is smaller than this: true, and never a guess by a clock (E10). None: nobody can say. Called after
+        `read`, with the same `now_us`."""
+        return None
+
     def fileno(self) -> int | None:
         """A file descriptor that becomes readable when rows may be there, or None."""
         return None
@@ -97,7 +114,8 @@ class Source(ABC):
     only rows in nobody's log have to be. position: a column, bigint, that ascends within a partition: where a reader is after a row is
     that row's value plus 1, greater than 0; None: it is how many rows have been read. streaming: it may go on for ever. looked_up: fields
     that were looked up, and not given: a run that is gone on with has those of its first start.
-    repeats: rows that are read again, by another driver at another time, are the same ones.
+    repeats: rows that are read again, by another driver at another time, are the same ones. cuts: by what its content can be cut, "time" or
+    "place", the best first (E9); none: see `not_cut`.
     """
 
     kind: ClassVar[str]
@@ -105,10 +123,37 @@ class Source(ABC):
     pushed: ClassVar[bool] = False
     replayable: ClassVar[bool] = True
     looked_up: ClassVar[tuple[str, ...]] = ()
+    cuts: ClassVar[tuple[str, ...]] = ()
+    uncut: ClassVar[str] = "its rows have neither a log time nor a place that is the same for all who read them"
 
     @property
     def repeats(self) -> bool:
         return self.replayable and not self.pushed
+
+    def not_cut(self, by: str, *, trusted: bool, mirrored: bool) -> str | None:
+        """Why it cannot be cut by content, by time or by place; None if it can. trusted: wrong log times have a bound. mirrored: the
+        user says that it has kept the times of the source that it is a copy of."""
+        if not self.cuts:
+            return self.uncut
+        if by not in self.cuts:
+            return f"it has no {'log time' if by == 'time' else 'place'} to be cut by; give cut_by={self.cuts[0]!r}"
+        return None if self.repeats else "what is read again is not the same"
+
+    def grid(self, partition: int) -> Grid | None:
+        """Where epochs of a partition begin and end, if it is cut by content."""
+        return None
+
+    def began_us(self, now_us: int) -> int:
+        """When its first epoch begins, of a run that begins now."""
+        return now_us
+
+    def first_time(self, begin_us: int) -> int:
+        """The log time at which the first epoch begins, of a run that begins at `begin_us`."""
+        return begin_us
+
+    def first_place(self, partition: int) -> int:
+        """The place at which the first epoch of a partition begins."""
+        return 0
 
     def begun(self, now_us: int) -> Source:
         """The description with which a run begins that others may go on with. now_us: wall clock, microseconds since 1970."""

@@ -190,6 +190,7 @@ class TableSource(Declared, Source):
     """
 
     kind: ClassVar[str] = "table"
+    uncut: ClassVar[str] = "the places of its rows begin anywhere and have gaps of any size, and they have no log time"
     blocking: ClassVar[bool] = True
     database: Address
     table: str

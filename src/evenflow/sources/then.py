@@ -145,6 +145,7 @@ class ChainSource(Declared, Source):
     """All rows of the first, partition by partition, then those of the second. Their columns are the first's, which the second has, too."""
 
     kind: ClassVar[str] = "then"
+    uncut: ClassVar[str] = "one source comes after another, and when that is is nowhere in its rows"
     first: Source
     second: Source
     MAY: ClassVar[Mapping[str, May]] = {"first": SOURCE, "second": SOURCE}
@@ -224,6 +225,7 @@ class AfterSource(Declared, Source):
     """A source that begins when another one of the dataflow, which Spark pushes, has been given whole. after: its box."""
 
     kind: ClassVar[str] = "after"
+    uncut: ClassVar[str] = "one source comes after another, and when that is is nowhere in its rows"
     source: Source
     after: str
     MAY: ClassVar[Mapping[str, May]] = {"source": SOURCE}

@@ -1,7 +1,8 @@
 """CREATE ... USING kind OPTIONS (...): sources and sinks by the names that `evenflow.sources` and `evenflow.sinks` give them.
 
 Options are arguments of those functions. Those of every source besides: `event_time`, the column of the watermark, `delay`, how far it
-stays behind, and `idle`, after how long without rows it does not wait.
+stays behind, `idle`, after how long without rows it does not wait, and `cut`, what decides which rows form an epoch, with what belongs to
+it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ SINKS: Final[dict[str, Callable[..., Any]]] = {
     "console": sinks.console, "delta": sinks.delta, "discard": sinks.discard, "iceberg": sinks.iceberg, "kafka": sinks.kafka,
     "memory": sinks.memory, "parquet": sinks.parquet, "spark": sinks.spark, "table": sinks.table,
 }  # fmt: skip
+
+
+CUT: Final[dict[str, str]] = {
+    "cut": "str", "width_ms": "float", "cut_by": "str", "width_rows": "int", "cut_ahead_ms": "float", "mirrored": "bool",
+}  # fmt: skip
+"""What decides which rows form an epoch, as for `Dataflow.source`, and of which type that is."""
 
 
 class Options:
@@ -90,9 +97,11 @@ def source_of(flow: Dataflow, name: str, options: Options, columns: Sequence[exp
             more["schema"] = parse_ddl(", ".join(to_sql(column) for column in columns))
     if time is None and (delay, idle) != (None, None):
         options.script.fail(options.tree, "delay and idle are about the watermark; say over which column it is with event_time '...'")
+    cut = {option: value for option in CUT if (value := options.take(option)) is not None}
     source = options.call(SOURCES, "source", **more)
     with options.script.at(options.tree):
-        stream = flow.source(source, name=flow.free(name))
+        given = {option: _fitting(value, CUT[option]) for option, value in cut.items()}
+        stream = flow.source(source, name=flow.free(name), **given)
         if time is None:
             return stream
         return stream.with_watermark(str(time), "0 seconds" if delay is None else str(delay), idle=None if idle is None else str(idle))

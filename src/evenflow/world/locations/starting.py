@@ -70,7 +70,8 @@ def saved_at(url: str, which: Which = None, *, savepoint: bool = True) -> Saved:
 def layout_from(saved: Saved, layout: Layout) -> Layout:
     """The layout of a program that starts from it: what sources looked up at the first start is as it was, new ones begin now."""
     known = saved.program["sources"]
-    sources = {name: source if name in known else source.begun(time.time_ns() // 1000) for name, source in layout.sources.items()}
+    now_us = time.time_ns() // 1000
+    sources = {name: source if name in known else source.begun(now_us) for name, source in layout.sources.items()}
     return as_before(replace(layout, sources=sources), saved.program)
 
 

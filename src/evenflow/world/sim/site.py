@@ -43,6 +43,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.facts import PartFailed
+from evenflow.site.given import EpochsGiven
 from evenflow.site.hosted import Outcome, Work
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
@@ -110,8 +111,7 @@ class SimSite:
         self.readers: dict[tuple[int, int], Any] = {}
 
     def __repr__(self) -> str:
-        state = "dead" if not self.alive else "hung" if self.hung else "alive"
-        return f"{self.part} ({state})"
+        return f"{self.part} ({'dead' if not self.alive else 'hung' if self.hung else 'alive'})"
 
     def doing(self) -> tuple[tuple[int, int], ...]:
         """(segment, epoch) of the user code that it is running, or was when it died."""
@@ -280,9 +280,7 @@ class SimSite:
 
         def arrive() -> None:
             target = world.sites[copy.target]
-            if not target.alive:
-                return
-            if not self.alive and world.random.random() < 0.5:
+            if not target.alive or (not self.alive and world.random.random() < 0.5):
                 return  # It died in the middle of it; the coordinator forgets the copy.
             target.deliver(event)
 
@@ -304,8 +302,7 @@ class SimSite:
         if came := self.part.view.plan.came(action.segment):
             reader.meet(came)
         self.readers[action.segment, action.partition] = reader
-        wait_us = world.random.randint(0, 500)
-        world.clock.after(wait_us, lambda: self._poll(action.segment, action.partition, reader, action.rows))
+        world.clock.after(world.random.randint(0, 500), lambda: self._poll(action.segment, action.partition, reader, action.rows))
 
     def _reads(self, segment: int, partition: int, reader: Any) -> bool:
         """It is still the reader of that partition here."""
@@ -328,6 +325,8 @@ class SimSite:
             if batch is not None and batch.num_rows:
                 at += batch.num_rows
                 self.deliver(RowsArrived(segment, partition, batch, due_us=due_us), lambda: self._comes(segment, partition, reader))
+            if reader.complete and not reader.ended:
+                self.deliver(EpochsGiven(segment, partition, reader.complete), lambda: self._comes(segment, partition, reader))
         if reader.ended and world.may_end(segment, partition) and not self.hung:
             self.deliver(SourceEnded(segment, partition), lambda: self._comes(segment, partition, reader))
             return

@@ -39,7 +39,7 @@ from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow
 from evenflow.store.patience import no_wait
 from evenflow.stream.ids import SiteId
-from evenflow.world.binding import bind_run
+from evenflow.world.binding import begun, bind_run
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.lasting import Lasting
@@ -110,7 +110,7 @@ class SimWorld:
         self.lasting = Lasting(layout.sinks, None if store is None else store.clock) if lasting is None else lasting
         self.clock = self.lasting.clock if lasting is None else VirtualClock(of=lasting.clock, ahead_us=ahead_us)
         self.store = store
-        self.layout = layout = bind_run(layout, "sim", no_wait)
+        self.layout = layout = bind_run(begun(layout, 0), "sim", no_wait)
         self.options = options or FlowOptions()
         self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
         self.detection, self.disk = detection or DetectionModel(), disk or DiskModel()

@@ -30,7 +30,7 @@ from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.sources.then import awaited
 from evenflow.store.location import named, new_run
 from evenflow.stream.ids import SiteId
-from evenflow.world.binding import bind_run
+from evenflow.world.binding import begun, bind_run
 from evenflow.world.spark.bridge.ingest import Ingest
 from evenflow.world.spark.bridge.spooling import spooled
 from evenflow.world.spark.cluster.interrupts import heeded
@@ -224,6 +224,7 @@ class Engine(EngineDisplay, ProfiledSites):
         waited: StandingBy | None = None,
     ) -> Run:
         """waited: it has been waited for long enough, and as many sites are there as there will be."""
+        planned = begun(planned, time.time_ns() // 1000)
         pushed = [name for name, source in planned.sources.items() if source.pushed]
         run_id = new_run(flow.name) if found is None else found.run_id
         over = found is not None and found.ended

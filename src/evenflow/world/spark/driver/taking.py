@@ -107,7 +107,8 @@ def look(
     if begun is None and from_savepoint is not None:
         return _looked_at(location, saved_at(from_savepoint), plan, drop_state)
     if begun is None:
-        sources = {name: source.begun(time.time_ns() // 1000) for name, source in first.sources.items()}
+        now_us = time.time_ns() // 1000  # One for all: sources that are cut by content have the same epochs.
+        sources = {name: source.begun(now_us) for name, source in first.sources.items()}
         first = replace(first, sources=sources)
         return Found(location, standing, planning, first, structure(first))
     before = read_program(location.store, begun.digest)

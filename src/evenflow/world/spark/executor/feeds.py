@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from evenflow.errors import SourceError
 from evenflow.site.events import Event, RowsArrived, SourceEnded
+from evenflow.site.given import EpochsGiven
 from evenflow.sources.source import Reader
 from evenflow.stream.waiting import Waiting
 from evenflow.world.spark.net.reactor import READABLE, Clock, Reactor
@@ -153,6 +154,20 @@ class ReaderFeed:
         self._reader.close()
 
 
+class CutFeed(ReaderFeed):
+    """A reader whose source is cut by content: it also says which epochs are whole."""
+
+    _told = 0
+
+    def poll(self, now_us: int, room: int) -> list[Event]:
+        events = super().poll(now_us, room)
+        complete = self._reader.complete
+        if complete > self._told and not self.over:
+            self._told = complete
+            events.append(EpochsGiven(self.segment, self.partition, complete))
+        return events
+
+
 class BesideFeed:
     """A reader that may wait, on a thread of its own, two batches ahead at most. When its rows were due, nobody can say (dated)."""
 
@@ -161,15 +176,19 @@ class BesideFeed:
         self.due_us = NEVER_US
         self.over = self.resting = False
         self._reader, self._reactor = reader, reactor
-        self._ready: queue.Queue[pa.RecordBatch | BaseException | None] = queue.Queue(maxsize=2)
+        self._ready: queue.Queue[pa.RecordBatch | int | BaseException | None] = queue.Queue(maxsize=2)
         self._head: pa.RecordBatch | None = None
         self._closing = False
+        self._complete: int | None = None
         self._thread = threading.Thread(target=self._read, name=f"evenflow-source-{segment}-{partition}", daemon=True)
         self._thread.start()
 
     def poll(self, now_us: int, room: int) -> list[Event]:
         if self._head is None and not self._next():
             return []
+        if self._complete is not None:
+            complete, self._complete = self._complete, None
+            return [EpochsGiven(self.segment, self.partition, complete)]
         batch = self._head
         if batch is None:
             return [SourceEnded(self.segment, self.partition)]
@@ -190,6 +209,9 @@ class BesideFeed:
             return False
         if isinstance(item, Exception):
             raise item
+        if isinstance(item, int):
+            self._complete = item
+            return True
         if isinstance(item, BaseException):  # A source may call sys.exit, or panic in native code: that ends its dataflow, not the site.
             raise SourceError(f"a source's reader stopped with {type(item).__name__}: {item}") from item
         self._head = item
@@ -217,15 +239,19 @@ class BesideFeed:
                 return
 
     def _read(self) -> None:
-        clock, reader = Clock(), self._reader
+        clock, reader, complete = Clock(), self._reader, 0
         pause = threading.Event()
         try:
             while not self._closing and not reader.ended:
                 now_us = clock.now_us()
                 batch = reader.read(now_us, READ_ROWS_MAX)
-                if batch is not None and batch.num_rows:
+                rows = 0 if batch is None else batch.num_rows
+                if rows:
                     self._hand_over(batch)
-                elif not reader.ended:
+                if reader.complete > complete and not reader.ended:
+                    complete = reader.complete
+                    self._hand_over(complete)
+                elif not rows and not reader.ended:
                     wake_us = reader.wake_us
                     pause.wait(min(max(0.001, (wake_us - now_us) / 1e6), 0.1) if wake_us is not None else 0.005)
             self._hand_over(None)
@@ -234,7 +260,7 @@ class BesideFeed:
         finally:
             reader.close()
 
-    def _hand_over(self, item: pa.RecordBatch | BaseException | None) -> None:
+    def _hand_over(self, item: pa.RecordBatch | int | BaseException | None) -> None:
         if not self._closing:
             self._ready.put(item)
             self._reactor.call_soon(self._rouse)

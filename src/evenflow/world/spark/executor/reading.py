@@ -18,7 +18,7 @@ from evenflow.site.staging import PushedFeed
 from evenflow.sources.source import place
 from evenflow.sources.then import awaited, followed
 from evenflow.stream.waiting import Waiting
-from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, Feed, ReaderFeed
+from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, CutFeed, Feed, ReaderFeed
 from evenflow.world.spark.net.reactor import Reactor
 
 
@@ -55,6 +55,8 @@ class Reading:
         dated = self._part.ingress.reflex.covers(segment)
         if source.blocking:
             self._feeds.append(BesideFeed(segment, partition, reader, self._reactor, dated=dated))
+        elif self._part.by_content:
+            self._feeds.append(CutFeed(segment, partition, reader, self._reactor))
         else:
             linger_us = int(self._part.options.linger_ms * 1000)
             self._feeds.append(ReaderFeed(segment, partition, reader, self._reactor, dated=dated, linger_us=linger_us))

@@ -1,0 +1,117 @@
+"""Sources that are cut by content: replicas read for themselves, and what comes out is the same (protocol E9 to E11, I4, A6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.plan.layout import Layout
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.checkers import Checkers
+from evenflow.world.sim.world import SimWorld
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
+
+
+def memory(seed: int, partitions: int, rows: int) -> tuple[Any, dict[int, int]]:
+    random = np.random.default_rng(seed)
+    parts, sums = [], Counter[int]()
+    for _ in range(partitions):
+        k, v = random.integers(0, 10, rows), random.integers(-50, 50, rows)
+        for key, value in zip(k.tolist(), v.tolist(), strict=True):
+            sums[key] += value
+        parts.append([pa.record_batch([k, v], schema=SCHEMA)])
+    return ef.sources.memory(parts), dict(sums)
+
+
+def laid_out(source: Any, *, sites: int, **cut: Any) -> Layout:
+    flow = ef.Dataflow("cuts")
+    rows = flow.source(source, cut="content", **cut)
+    rows.group_by("k").agg(n="sum(v)").to(ef.sinks.memory("out"), name="out")
+    return layout(flow.network, sites=sites, partitions=8)
+
+
+def world_of(planned: Layout, *, seed: int = 0, sites: int = 4, replicas: int = 2, **more: Any) -> SimWorld:
+    options = FlowOptions(linger_ms=0.5, heartbeat_ms=20.0, partitions=8)
+    world = SimWorld(planned, sites=sites, replicas=replicas, seed=seed, options=options, **more)
+    Checkers(world)
+    return world
+
+
+def sums(world: SimWorld) -> dict[int, int]:
+    return {row["k"]: row["n"] for row in world.output("out").to_pylist()}
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_out_is_what_was_read(seed: int, replicas: int) -> None:
+    source, wanted = memory(seed, 3, 700)
+    world = world_of(laid_out(source, sites=4, width_rows=64), seed=seed, replicas=replicas, read_rows=40)
+    world.run_until_quiet(20.0)
+    assert sums(world) == wanted
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_site_dies_and_a_copy_reads_on_behind_its_state(seed: int) -> None:
+    """Goal: no row lost or repeated. Method: kill a site that reads, while all read; a newcomer takes its place."""
+    source, wanted = memory(seed, 4, 3000)
+    world = world_of(laid_out(source, sites=4, width_rows=50), seed=seed, read_rows=30)
+    world.add_site()
+    world.run_for(0.02 + 0.01 * seed)
+    world.kill(seed % 4)
+    world.run_until(lambda: world.redundancy() == 2, 20.0, "two replicas of everything")
+    assert not world.coordinator.over, "nothing was left to be read by the copy"
+    world.run_until_quiet(30.0)
+    assert sums(world) == wanted
+
+
+def test_no_records_and_no_words_between_readers() -> None:
+    source, wanted = memory(1, 2, 500)
+    world = world_of(laid_out(source, sites=4, width_rows=50), read_rows=40)
+    said = []
+    for site in world.sites:
+        flush = site.part.flush
+
+        def watched(now_us: int, flush: Any = flush) -> Any:
+            found = flush(now_us)
+            said.extend([word.section for word in found if word.section.records or word.section.held or word.section.settled])
+            return found
+
+        site.part.flush = watched  # type: ignore[method-assign]
+    world.run_until_quiet(20.0)
+    assert sums(world) == wanted and not said
+
+
+def test_a_paced_source_keeps_its_time_and_stamps_are_those_of_the_grid() -> None:
+    """Epochs are as wide as they should be, empty ones too, and their stamps are content."""
+    source = ef.sources.generator(200, 20, rows=60, partitions=2, seed=4)
+    flow = ef.Dataflow("paced")
+    flow.source(source, cut="content", width_ms=20).group_by("key").agg(n="count(*)").to(ef.sinks.memory("out"), name="out")
+    world = world_of(layout(flow.network, sites=4, partitions=8))
+    world.run_until_quiet(20.0)
+    assert sum(row["n"] for row in world.output("out").to_pylist()) >= 60
+    site = world.sites[0].part
+    # 60 rows at 200 a second are 300 ms, and their last one is in the epoch from 280 to 300 ms.
+    assert site.closed == 15
+    assert site.ingress.stamp == 15 * 20_000
+
+
+def test_a_silent_partition_holds_epochs_back_and_its_next_row_lets_them_go() -> None:
+    quiet = [pa.record_batch([[1, 1], [1, 1]], schema=SCHEMA)]
+    busy = [pa.record_batch([[2] * 500, [1] * 500], schema=SCHEMA)]
+    world = world_of(laid_out(ef.sources.memory([quiet, busy]), sites=4, width_rows=10), read_rows=40)
+    world.sources_may_end = False
+    world.quotas[0, 0] = 1
+    world.run_for(0.3)
+    assert sums(world) == {} and {site.part.processed for site in world.sites} == {0}
+    assert sorted(site.part.closed for site in world.sites)[:2] == [0, 0], "who reads the silent partition closes nothing"
+    world.quotas.clear()
+    world.sources_may_end = True
+    world.run_until_quiet(20.0)
+    assert sums(world) == {1: 2, 2: 500}

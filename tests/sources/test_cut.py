@@ -1,0 +1,165 @@
+"""Sources that are cut by content: what they say of epochs, and who is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import evenflow as ef
+from evenflow.errors import EvenflowError, OptionError, QueryError, SourceError
+from evenflow.query.planner import layout
+from evenflow.sources.cut import EPOCH_COLUMN, CutReader, CutSource, cut_by_content
+from evenflow.sources.source import Reader, Source
+from evenflow.stream.cut import WHOLE
+
+ROWS = pa.record_batch([list(range(100))], names=["a"])
+
+
+def read_all(source: CutSource, sizes: list[int], *, skip: int = 0, step_us: int = 1000) -> list[tuple[int, ...]]:
+    """Rows with their epochs, of partition 0. What is said to be whole is."""
+    reader = source.open(0, source.partitions(1))
+    assert isinstance(reader, CutReader)
+    if skip:
+        reader.skip(skip)
+    found, now_us, turn, whole = [], 0, 0, 0
+    while not reader.ended and now_us < 10_000_000:
+        batch = reader.read(now_us, sizes[turn % len(sizes)])
+        for row in [] if batch is None else batch.to_pylist():
+            assert row[EPOCH_COLUMN] > whole, "a row came for an epoch that was said to be whole"
+            found.append(tuple(row.values()))
+        whole, now_us, turn = reader.complete, now_us + step_us, turn + 1
+    assert reader.complete == WHOLE
+    return found
+
+
+MADE: dict[str, Any] = {
+    "memory": lambda: cut_by_content(ef.sources.memory([ROWS]), rows=7),
+    "rows with a pace": lambda: cut_by_content(ef.sources.generator(500, rows=100, partitions=1), width_ms=9),
+    "rows without": lambda: cut_by_content(ef.sources.generator(rows=4000, partitions=1), width_ms=1),
+    "packets": lambda: cut_by_content(ef.sources.packets(1000, rows=50, partitions=1), width_ms=5),
+    "nexmark": lambda: cut_by_content(ef.sources.nexmark(events=200, partitions=1), rows=11),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_readers_agree_whatever_they_read_at_once_and_whenever(name: str) -> None:
+    source = MADE[name]().begun(0)
+    whole = read_all(source, [1000])
+    assert read_all(source, [3, 1, 8]) == whole == read_all(source, [5], step_us=333)
+    behind = next(at for at, row in enumerate(whole) if row[-1] > whole[len(whole) // 2][-1])
+    assert read_all(source, [4], skip=behind) == whole[behind:]
+
+
+def test_a_paced_reader_promises_no_more_than_has_come() -> None:
+    source = cut_by_content(ef.sources.generator(2, rows=4, partitions=1), width_ms=20).begun(0)
+    reader = source.open(0, 1)
+    assert reader.read(0, 10) is not None
+    for now_us in range(0, 500_000, 5_000):
+        assert reader.read(now_us, 10) is None
+        assert reader.complete == now_us // 20_000, "an epoch is whole when it is over"
+        assert reader.wake_us is not None and now_us < reader.wake_us <= now_us + 20_000
+
+
+class NoPlaces(Source):
+    kind = "own"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return ROWS.schema
+
+    def partitions(self, sites: int) -> int:
+        return 1
+
+    def open(self, partition: int, of: int) -> Reader:
+        raise SourceError("nobody opens it")
+
+
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "tcp": (lambda: ef.sources.tcp_lines("localhost", 1, "a bigint"), {}, "tcp source: it cannot be cut by content"),
+    "a source of one's own": (NoPlaces, {}, "own source: it cannot be cut by content: its rows have neither"),
+    "memory by time": (lambda: ef.sources.memory([ROWS]), {"cut_by": "time"}, "no log time to be cut by; give cut_by='place'"),
+    "width 0": (lambda: ef.sources.memory([ROWS]), {"width_ms": 0}, "width_ms is 0; give"),
+    "a negative width": (lambda: ef.sources.memory([ROWS]), {"width_ms": -20}, "width_ms is -20; give"),
+    "no width": (lambda: ef.sources.memory([ROWS]), {"width_ms": "wide"}, "width_ms is 'wide'; give"),
+    "no rows": (lambda: ef.sources.memory([ROWS]), {"width_rows": 0}, "width_rows is 0; give"),
+    "negative rows": (lambda: ef.sources.memory([ROWS]), {"width_rows": -1}, "width_rows is -1; give"),
+    "rows by time": (lambda: ef.sources.generator(10), {"width_rows": 5}, "width_rows is for what is cut by place"),
+    "ahead by place": (lambda: ef.sources.memory([ROWS]), {"cut_ahead_ms": 5}, "cut_ahead_ms is about log times"),
+    "ahead of nothing": (lambda: ef.sources.generator(10), {"cut_ahead_ms": 0}, "cut_ahead_ms is 0; give"),
+    "by colour": (lambda: ef.sources.generator(10), {"cut_by": "colour"}, "cut_by is 'colour'; give"),
+    "another cut": (lambda: ef.sources.generator(10), {"cut": "clock"}, "cut is 'clock'; give 'leader' or 'content'"),
+    "a width for a leader": (lambda: ef.sources.generator(10), {"cut": "leader", "width_ms": 5}, "are for cut='content'"),
+    "twice": (lambda: cut_by_content(ef.sources.generator(10)), {}, "it is cut by content already"),
+    "other times each time": (
+        lambda: ef.sources.replay("tests/sources/test_cut.py", speed=None, keep_time=True, format="csv", schema="a string"),
+        {"cut_by": "time"},
+        "no log time to be cut by",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_cut_by_content_is_refused_by_name(name: str) -> None:
+    make, cut, said = REFUSED[name]
+    with pytest.raises(EvenflowError) as error:
+        ef.Dataflow("refused").source(make(), **{"cut": "content", **cut})
+    assert said in str(error.value), str(error.value)
+    assert isinstance(error.value, QueryError | OptionError)
+
+
+def test_what_tasks_of_spark_push_is_refused_by_name() -> None:
+    pushed = ef.sources.SparkSource(ROWS.schema, True, None)
+    with pytest.raises(QueryError, match="spark source: it cannot be cut by content: Spark's tasks push its rows"):
+        cut_by_content(pushed)
+
+
+def two(first: dict[str, Any], second: dict[str, Any]) -> ef.Dataflow:
+    flow = ef.Dataflow("two")
+    left = flow.source(ef.sources.memory([ROWS]), name="left", **first)
+    left.union(flow.source(ef.sources.memory([ROWS]), name="right", **second)).to(ef.sinks.discard())
+    return flow
+
+
+def test_sources_of_a_dataflow_are_cut_alike() -> None:
+    layout(two({"cut": "content"}, {"cut": "content"}).network, sites=2)
+    with pytest.raises(QueryError, match="box 'right': its source has a leader, and that of 'left' is cut by content"):
+        layout(two({"cut": "content"}, {}).network, sites=2)
+    with pytest.raises(QueryError, match="box 'right': its epochs are 40 ms wide, and those of 'left' 20 ms"):
+        layout(two({"cut": "content"}, {"cut": "content", "width_ms": 40}).network, sites=2)
+
+
+def test_it_is_written_down_and_read() -> None:
+    flow = two({"cut": "content", "width_ms": 40, "width_rows": 9}, {"cut": "content", "width_ms": 40})
+    again = ef.Dataflow.from_json(flow.to_json())
+    assert again.to_json() == flow.to_json()
+    source = again.network.box("left").params["source"]
+    assert isinstance(source, CutSource) and (source.width_us, source.rows, source.by) == (40_000, 9, "place")
+
+
+def test_sql_says_it_as_options() -> None:
+    made = ef.sql(
+        "CREATE VIEW r USING generator OPTIONS (rate '100', cut 'content', width_ms '40', cut_by 'time'); "
+        "CREATE TABLE o USING discard; INSERT INTO o SELECT key FROM r"
+    )
+    source = next(box.params["source"] for box in made.flow.network.of_kind("source"))
+    assert isinstance(source, CutSource) and (source.width_us, source.by) == (40_000, "time")
+    with pytest.raises(EvenflowError, match="width_ms is -1"):
+        ef.sql("CREATE VIEW r USING generator OPTIONS (cut 'content', width_ms '-1'); SELECT key FROM r")
+
+
+def test_a_reader_is_not_opened_before_the_run_has_begun() -> None:
+    with pytest.raises(SourceError, match="where its epochs begin is decided when the run begins"):
+        cut_by_content(ef.sources.memory([ROWS])).open(0, 1)
+
+
+@pytest.mark.parametrize("cut", [{"by": "place", "rows": 3}, {"by": "time", "width_ms": 500}], ids=["place", "time"])
+def test_files_are_cut_by_their_times_or_places(tmp_path: Any, cut: dict[str, Any]) -> None:
+    times = [0, 400_000, 2_000_000, 1_000_000, 2_100_000, 7_000_000]
+    pq.write_table(pa.table({"ts": pa.array(times, pa.timestamp("us")), "a": list(range(6))}), tmp_path / "rows.parquet")
+    source = cut_by_content(ef.sources.replay(str(tmp_path / "rows.parquet"), speed=None), **cut).begun(10**15)
+    found = [row[-1] for row in read_all(source, [2, 1])]
+    assert found == ([1, 1, 1, 2, 2, 2] if cut["by"] == "place" else [1, 1, 5, 5, 5, 15])
+    assert source.grid(0).stamp(1) == 10**15 + source.width_us
