@@ -156,9 +156,20 @@ def test_a_corpus_that_differs_is_code_1(
     assert asked == ["dates: parsed by default"]
     out = capfd.readouterr().out
     if as_json:
-        assert object_of(out)["command"] == "evenflow bench corpus --only Dates: parsed by"
+        assert object_of(out)["command"] == "evenflow bench corpus --only 'Dates: parsed by'"
     else:
         assert "ported" in out
+
+
+@pytest.mark.parametrize(("only", "written"), [((), ""), (("q6",), " --only q6"), (("q6", "q18"), " --only q6 --only q18")])
+def test_a_record_has_the_command_that_makes_it(
+    only: tuple[str, ...], written: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyspark")
+    made: dict[str, Any] = {"benchmark": "tpch", "quick": False, "queries": [], "equal": 0}
+    monkeypatch.setattr("evenflow.bench.tpch.running.run", lambda only, scale, say: dict(made))
+    assert run("bench", "tpch", *(word for name in only for word in ("--only", name)), "--json") == 0
+    assert object_of(capfd.readouterr().out)["command"] == f"evenflow bench tpch{written}"
 
 
 def test_an_unreachable_master_is_code_3_within_seconds(network: str, capfd: pytest.CaptureFixture[str]) -> None:

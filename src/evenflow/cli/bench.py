@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -456,6 +457,8 @@ def _given(context: typer.Context) -> str:
     text = ""
     for option in context.command.params:
         value = context.params.get(option.name or "")
-        if option.name not in ("quick", "out", "json") and value != option.default:
-            text += f" {option.opts[0]}" if value is True else f" {option.opts[0]} {value}"
+        if option.name in ("quick", "out", "json") or value == option.default:
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            text += f" {option.opts[0]}" if each is True else f" {option.opts[0]} {shlex.quote(str(each))}"
     return text
