@@ -24,6 +24,8 @@ ELSEWHERE = {
     "durability.md-3": "needs a session: tests/spark/test_state_frame.py does what it says",
     "policies.md-1": "reads a file of examples: tests/cli/test_policy.py runs it",
     "porting.md-1": "needs a session and a broker: tests/oracle/test_from_streaming.py runs such queries",
+    "regions.md-2": "needs a region: tests/world/test_subscribing.py does what it says",
+    "regions.md-3": "needs two regions: tests/world/test_subscribing.py does what it says",
     "start.md-1": "makes a session: tests/spark/test_first_programs.py runs it",
     **{name: "tests/cli/test_cookbook.py runs it" for name in BLOCKS if name.startswith("cookbook")},
 }

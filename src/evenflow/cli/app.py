@@ -31,6 +31,7 @@ from evenflow.cli.replacing import compare, replace, start
 from evenflow.cli.run import run
 from evenflow.cli.sql import sql
 from evenflow.cli.state import state
+from evenflow.cli.subscribe import subscribe
 from evenflow.cli.swarm import swarm
 from evenflow.cli.ui import ui
 from evenflow.cli.watch import watch
@@ -67,6 +68,7 @@ app.command(epilog=EXIT_CODES)(experiment)
 app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
 app.command(epilog=EXIT_CODES)(watch)
+app.command(epilog=EXIT_CODES)(subscribe)
 for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend, stop, state, profile):
     app.command(epilog=EXIT_CODES)(_operation)
 for _of_file in (start, compare, replace):

@@ -94,7 +94,7 @@ class RunEffects:
     ) -> None:
         self.layout, self.beginning, self.journal = layout, beginning, journal
         self.view = View(layout, plan, membership, NOBODY, beginning.before(plan))
-        self.over = self.started = self.draining = False
+        self.over = self.started = self.draining = self.exhausted = False
         self.seen = beginning.epoch
         self.story = Story()
         self.deaths = Deaths(layout, self.view)
@@ -265,6 +265,7 @@ class RunEffects:
     def end_if_finished(self) -> None:
         if self.over or not self._finished >= set(self.view.active()):
             return
+        self.exhausted = not self.draining  # All that the sources have is through, and not only what had been taken in.
         if self.journal is None:
             self.end(None)
         elif not self.journal.closing:

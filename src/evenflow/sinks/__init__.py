@@ -19,6 +19,7 @@ from evenflow.sinks.kafka import KafkaSink
 from evenflow.sinks.memory import MemorySink
 from evenflow.sinks.parquet import ParquetSink, read_committed
 from evenflow.sinks.sink import Sink, Where, Writer
+from evenflow.sinks.stream import StreamSink
 from evenflow.sinks.table import TableSink
 from evenflow.sources.description import description_from_json
 from evenflow.sources.kafka_client import as_options
@@ -28,7 +29,8 @@ from evenflow.stream.declared import fitted, number
 KINDS: Final[Mapping[str, type[Sink]]] = {
     s.kind: s
     for s in (
-        CallbackSink, ConsoleSink, DeltaSink, DiscardSink, IcebergSink, KafkaSink, MemorySink, ParquetSink, SparkSink, TableSink,
+        CallbackSink, ConsoleSink, DeltaSink, DiscardSink, IcebergSink, KafkaSink, MemorySink, ParquetSink, SparkSink, StreamSink,
+        TableSink,
     )
 }  # fmt: skip
 UNNAMED: Final = count(1)
@@ -117,6 +119,20 @@ def spark() -> SparkSink:
     return SparkSink()
 
 
+def stream(
+    port: int, *, host: str = "127.0.0.1", secret_file: str | None = None, keep_s: float = 60.0, keep_mb: int = 256,
+    tls_certificate: str | None = None, tls_key: str | None = None,
+) -> StreamSink:  # fmt: skip
+    """Epochs for whoever subscribes (`ef.subscribe`, `evenflow subscribe`), from a port of the driver. The run waits for no subscriber.
+
+    port: at which the driver listens. host: of which interface; another one than this machine's own needs TLS. secret_file: a file whose
+    text subscribers have to know, too, 16 characters at least; None: the text is the driver's environment variable EVENFLOW_STREAM_SECRET.
+    keep_s, keep_mb: for how long, in seconds, and how much is kept of what is finished: who was away for longer has lost its place.
+    tls_certificate, tls_key: files in PEM in the driver.
+    """
+    return StreamSink(port, host, secret_file, keep_s, keep_mb, tls_certificate, tls_key)
+
+
 def discard() -> DiscardSink:
     """Results are counted and dropped where they are produced."""
     return DiscardSink()
@@ -146,6 +162,6 @@ def from_json(data: Mapping[str, Any]) -> Sink:
 
 __all__ = [
     "CallbackSink", "ConsoleSink", "DeltaSink", "DiscardSink", "IcebergSink", "KafkaSink", "MemorySink", "ParquetSink", "Sink", "SparkSink",
-    "TableSink", "Where", "Writer", "callback", "console", "delta", "discard", "from_json", "iceberg", "kafka", "memory", "parquet",
-    "read_committed", "spark", "table",
+    "StreamSink", "TableSink", "Where", "Writer", "callback", "console", "delta", "discard", "from_json", "iceberg", "kafka", "memory",
+    "parquet", "read_committed", "spark", "stream", "table",
 ]  # fmt: skip

@@ -38,6 +38,11 @@ class Writer(ABC):
         source back meanwhile.
         """
 
+    def ended(self) -> None:
+        """Every source of the run has ended, and all its epochs have been written. Called before `close`, and not for a run that was
+        stopped."""
+        return
+
     def close(self) -> None:
         """Give everything back. May be called twice."""
         return

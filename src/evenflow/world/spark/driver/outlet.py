@@ -68,7 +68,7 @@ class Outlet:
         self._committed, self._on_failure = committed, failed
         self.error: EvenflowError | None = None
         self._epochs: SimpleQueue[Finished | Given | None] = SimpleQueue()
-        self._closing = threading.Event()
+        self._closing, self._ended = threading.Event(), False
         self._lock = threading.Lock()
         self._latencies = Histogram()
         self._thread = threading.Thread(target=self._serve, name=f"evenflow-sink-{name}", daemon=True)
@@ -95,8 +95,9 @@ class Outlet:
         if self.error is not None:
             failed(self.error)
 
-    def close(self) -> None:
-        """Write nothing more: the run is over. An epoch that is being written is written."""
+    def close(self, *, ended: bool = False) -> None:
+        """Write nothing more: the run is over. An epoch that is being written is written. ended: all epochs that there are have been."""
+        self._ended = self._ended or ended
         self._closing.set()
         self._epochs.put(None)
 
@@ -125,6 +126,8 @@ class Outlet:
         finally:
             if writer is not None:
                 try:
+                    if self._ended and self.error is None:
+                        writer.ended()
                     writer.close()
                 except BaseException as error:
                     self._failed(_sink_error(self._name, "cannot be closed", error))

@@ -70,6 +70,7 @@ from evenflow.world.spark.net import control
 from evenflow.world.spark.net.reactor import Clock
 from evenflow.world.spark.net.told_versions import Telling
 from evenflow.world.spark.net.wire import decode_release
+from evenflow.world.spark.regions.serving import served
 
 LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for the last numbers of its sites."""
@@ -189,7 +190,8 @@ class RunLoop:
         durable = self.machine.durable
         through = EVERY_EPOCH if durable is None else durable
         if before is None:
-            return Outlet(name, self.layout.sinks[name], self.run_id, self._calls.clock, committed, failed, through)
+            sink = served(self.layout.sinks[name], name, behind=self.beginning.epoch)
+            return Outlet(name, sink, self.run_id, self._calls.clock, committed, failed, through)
         before.succeed(committed, failed, through)
         return before
 
@@ -355,7 +357,7 @@ class RunLoop:
     def close_sinks(self) -> None:
         """Nothing more is given to them. May be called again."""
         for outlet in self.outlets.values():
-            outlet.close()
+            outlet.close(ended=self.error is None and self.machine.exhausted)
 
     def _close_journal(self, error: EvenflowError | None) -> None:
         """A driver that lost its sites may have been replaced meanwhile: that is what a person should hear then."""

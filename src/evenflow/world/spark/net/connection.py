@@ -83,7 +83,7 @@ def words(kind: int, body: bytes | memoryview) -> dict[str, Any]:
     """What a message in JSON says. Raises UnreadableMessage if it is none."""
     try:
         said = json.loads(bytes(body)) if kind == CONTROL else None
-    except ValueError:
+    except (ValueError, RecursionError):
         said = None
     if not isinstance(said, dict):
         raise UnreadableMessage(f"a message of kind {kind} and {len(body)} bytes is no object in JSON")

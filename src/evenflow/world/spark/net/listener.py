@@ -205,12 +205,15 @@ class Dialer:
         hello: Hello,
         done: Callable[[Connection], None],
         failed: Callable[[str], None],
+        listens: int | None = None,
     ) -> None:
+        """listens: the port at which the other end listens, where something on the way forwards to it; None: the one that is dialled."""
+        self._listens = address[1] if listens is None else listens
         self._reactor, self._done, self._failed = reactor, done, failed
         trust = trust_in(secret)
         self._trust, self._hello, self._address = trust, hello, address
         self._tls: Encrypted | None = None
-        self._end: Connecting | None = None if trust.tls else Connecting(trust.secret, hello, address[1])
+        self._end: Connecting | None = None if trust.tls else Connecting(trust.secret, hello, self._listens)
         self._over = self._connected = False
         try:
             self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -269,7 +272,7 @@ class Dialer:
         wanted = self._tls.shake()
         self._reactor.modify(self._sock.fileno(), wanted or READABLE)
         if not wanted:
-            self._end = Connecting(self._trust.secret, self._hello, self._address[1], self._tls.digest())
+            self._end = Connecting(self._trust.secret, self._hello, self._listens, self._tls.digest())
         return self._end
 
     def abandon(self) -> None:

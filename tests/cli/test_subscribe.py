@@ -1,0 +1,53 @@
+"""`evenflow subscribe`: rows for people, for a pipe, and as one object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from evenflow.cli.app import main
+from evenflow.sinks import stream
+from evenflow.sinks.stream import SECRET_VARIABLE
+from evenflow.world.spark.regions.serving import StreamServer
+
+
+@pytest.fixture
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.setenv(SECRET_VARIABLE, "a secret of sixteen or more")
+    server = StreamServer(stream(0), "out", {"name": "traffic"})
+    for epoch in (2, 5):
+        server.publish(epoch, pa.record_batch({"n": [epoch, 10 * epoch]}))
+    server.finish()
+    yield server.port
+    server.close()
+
+
+def said(capfd: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(["subscribe", *arguments])
+    assert end.value.code == code
+    return capfd.readouterr().out
+
+
+def test_rows_are_shown_by_epoch(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert said(capfd, f"localhost:{port}", "--after", "0") == "epoch 2: 2 rows\nn\n2\n20\nepoch 5: 2 rows\nn\n5\n50\n"
+
+
+def test_a_line_for_each_row(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+    found = said(capfd, f"localhost:{port}", "--after", "2", "--lines", "--group", "traffic", "--sink", "out")
+    assert [json.loads(line) for line in found.splitlines()] == [{"_epoch": 5, "n": 5}, {"_epoch": 5, "n": 50}]
+
+
+def test_one_object(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(said(capfd, f"localhost:{port}", "--after", "0", "--epochs", "1", "--json"))
+    assert found["output"] == [{"_epoch": 2, "n": 2}, {"_epoch": 2, "n": 20}]
+    assert (found["epochs"], found["rows"], found["delivered"], found["ended"]) == (1, 2, 2, False)
+
+
+def test_what_is_wrong_is_said(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+    assert json.loads(said(capfd, f"localhost:{port}", "--group", "other", "--json", code=3))["error"]["type"] == "GroupDiffers"
+    assert json.loads(said(capfd, "nowhere", "--json", code=2))["error"]["type"] == "OptionError"
+    assert said(capfd, f"localhost:{port}", "--lines", "--json", code=2)
