@@ -9,6 +9,7 @@ from evenflow.experiments.harness.experiment import Experiment, Setting
 from evenflow.experiments.harness.simulated import StartBalancing
 from evenflow.experiments.papers import (
     after_failure,
+    checkpoint_schedule,
     correlation,
     degradation,
     failover,
@@ -156,6 +157,12 @@ _ALL: Final = (
         "a short load that goes round the machines",
         "FT fig. 5.2, FL fig. 3",
         {"sim": _in_simulator(transient_skew.measure)},
+    ),
+    _experiment(
+        "checkpoint-schedule",
+        "who captures what when, and who backs up whom",
+        "HW fig. 4.6-4.10",
+        {"sim": checkpoint_schedule.measure},
     ),
     shedding.EXPERIMENT,
     _experiment("resilient", "how many mixes of rates a placement takes", "BO fig. 5", {"sim": resilient.measure}),

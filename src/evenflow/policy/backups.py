@@ -81,7 +81,8 @@ def volunteers(units: Sequence[Backed], sites: Sites) -> tuple[Reassigned, ...]:
 
 
 def reassign(units: Sequence[Backed], sites: Sites) -> tuple[Reassigned, ...]:
-    """What is changed at the end of a cycle (algorithm 2, HW 4.4.2): the site whose recovery would take longest is helped.
+    """What is changed at the end of a cycle (algorithm 2, HW 4.4.2): the site whose recovery would take longest is helped; if it cannot
+    be, the next one.
 
     If one of its backups has less to do for it than the recovery of the best prepared site takes, its units are spread unevenly, and it
     moves some from the backup with most to do for it to that one. Otherwise it backs up too much for others, and the site for which it has
@@ -95,38 +96,54 @@ def reassign(units: Sequence[Backed], sites: Sites) -> tuple[Reassigned, ...]:
     if not segments or len(sites.host) < 2 or not primaries:
         return ()
     of_site = {site: max((segments.get((site, other), 0.0) for other in sites.host), default=0.0) for site in primaries}
-    worst = max(primaries, key=lambda site: (of_site[site], -site))
+    best = min(primaries, key=lambda site: (of_site[site], site))
+    helped = (_help(worst, best, units, sites, segments, of_site) for worst in sorted(primaries, key=lambda site: (-of_site[site], site)))
+    return next((moves for moves in helped if moves), ())
+
+
+def _help(
+    worst: SiteId,
+    best: SiteId,
+    units: Sequence[Backed],
+    sites: Sites,
+    segments: Mapping[tuple[SiteId, SiteId], float],
+    of_site: Mapping[SiteId, float],
+) -> tuple[Reassigned, ...]:
+    """Lines 2 to 11 of algorithm 2, for one worst point of failure."""
     others = [site for site in sorted(sites.host) if site != worst]
     most = max(others, key=lambda site: (segments.get((worst, site), 0.0), -site))
-    least = min(others, key=lambda site: (segments.get((worst, site), 0.0), site))
-    best = min(primaries, key=lambda site: (of_site[site], site))
+    least = min(
+        others, key=lambda site: (segments.get((worst, site), 0.0), sum(unit.work_s for unit in units if unit.backup == site), site)
+    )
     if segments.get((worst, least), 0.0) < of_site[best]:
         return _move(units, sites, segments, worst, most, least)
-    helped = [site for site in primaries if site not in (worst, best)]
-    if not helped:
+    donors = [site for site in sorted(of_site) if site not in (worst, best)]
+    if not donors or worst == best:
         return ()
-    donor = max(helped, key=lambda site: (segments.get((site, worst), 0.0) - segments.get((site, best), 0.0), -site))
+    donor = max(donors, key=lambda site: (segments.get((site, worst), 0.0) - segments.get((site, best), 0.0), -site))
     return _move(units, sites, segments, donor, worst, best)
 
 
 def _move(
     units: Sequence[Backed], sites: Sites, segments: Mapping[tuple[SiteId, SiteId], float], primary: SiteId, source: SiteId, target: SiteId
 ) -> tuple[Reassigned, ...]:
-    """Units of `primary` that `target` backs up instead of `source`, until half the difference has moved.
+    """Units of `primary` that `target` backs up instead of `source`: at most what makes up the difference in work (HW 4.4.2, line 14), and
+    each only if it leaves both with less to do than `source` had, or, where it would be the only one either way, relieves the busier site.
 
-    The thesis moves the whole difference, (R_source - R_target) / R_source of the work, after which the two have changed places if work
-    is all that recovery is of; half of it makes them equal.
+    Without that condition two equal units would change places for ever, as the whole difference moves.
     """
     there, here = segments.get((primary, source), 0.0), segments.get((primary, target), 0.0)
-    mine = sorted((unit for unit in units if unit.primary == primary and unit.backup == source), key=lambda unit: unit.number)
-    work = sum(unit.work_s for unit in mine)
-    if there <= here or work <= 0:
-        return ()
-    left = (there - here) / there * work / 2
-    taken, found = 0, []
+    mine = [unit for unit in units if unit.primary == primary and unit.backup == source]
+    left = (there - here) / there * sum(unit.work_s for unit in mine) if there > here else 0.0
+    busy, idle = (sum(unit.work_s for unit in units if unit.backup == site) for site in (source, target))
+    taken, most, found = 0, there, []
     for unit in sorted(mine, key=lambda unit: (-unit.work_s, unit.number)):
-        if unit.work_s <= left and sites.may(unit, target, taken):
-            left -= unit.work_s
-            taken += unit.image_bytes
+        after = max(there - unit.recovery_s, here + unit.recovery_s)
+        helps = after < most or (after <= most and idle + unit.work_s < busy)
+        if 0 < unit.work_s <= left and helps and sites.may(unit, target, taken):
+            left, taken = left - unit.work_s, taken + unit.image_bytes
+            there, here = there - unit.recovery_s, here + unit.recovery_s
+            busy, idle = busy - unit.work_s, idle + unit.work_s
+            most = max(there, here)
             found.append(Reassigned(unit.number, source, target))
     return tuple(found)
