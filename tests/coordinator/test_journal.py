@@ -214,6 +214,25 @@ def test_a_store_that_fails_is_asked_less_and_less_often_and_a_person_is_told_on
     assert waits(run.handle(AppendUnknown(3, "no route"))) == 1.0, "that is over"
 
 
+def test_a_store_that_refuses_an_entry_and_shows_none_is_asked_less_and_less_often_and_a_person_is_told() -> None:
+    """It lies, or its reads are behind. Method: the former for a while, and then the entry can be read."""
+    run, kinds, pauses = machine(), list[str](), list[float]()
+    [entry] = appends(tell(run, 0, a=cuts(1, 1), b=cuts(1, 1)))
+    for _ in range(12):
+        assert run.handle(AppendRefused(2)) == [ReadEntry(2)]
+        actions = run.handle(EntryRead(2, None))
+        assert appends(actions) == [], "not at once: that would go on and on"
+        pauses.append(waits(actions))
+        kinds += [action.kind for action in actions if isinstance(action, Happened)]
+        assert run.handle(Waited(RunPause.STORE)) == [ReadEntry(2)]
+        assert appends(run.handle(EntryRead(2, None))) == [entry]
+    assert pauses == sorted(pauses) and (pauses[0], pauses[-1]) == (1.0, 1000.0)
+    assert kinds == [Kind.JOURNAL_WAITS]
+    run.handle(AppendRefused(2))
+    back = run.handle(EntryRead(2, entry))
+    assert durable(back) == {0: 1, 1: 1} and Kind.JOURNAL_BACK in [action.kind for action in back if isinstance(action, Happened)]
+
+
 def test_an_entry_that_cannot_be_used_is_read_again_a_few_times() -> None:
     """Some stores show an object before it is whole."""
     run = machine()

@@ -63,6 +63,7 @@ def go_on(run: RunEffects, event: Appended) -> None:
 
 def read_back(run: RunEffects, event: AppendRefused) -> None:
     """It may be this driver's own, from a try whose outcome was unknown."""
+    _journal(run).refused = True
     run.act(ReadEntry(event.number))
 
 
@@ -77,10 +78,15 @@ def look_again(run: RunEffects, event: Waited) -> None:
 
 
 def append_again(run: RunEffects, event: EntryRead) -> None:
-    """The same one: what was asked for before may still be done, and then either is as good."""
+    """The same one: what was asked for before may still be done, and then either is as good. A store that refused it, and shows nothing
+    there, may show it later; if it never does, it is asked like one that fails."""
     journal = _journal(run)
     assert journal.open is not None
-    run.act(Append(journal.open))
+    if journal.refused:
+        journal.refused = False
+        _wait(run, f"it is said to have entry {journal.open.number} already, and does not show it")
+    else:
+        run.act(Append(journal.open))
 
 
 def believe(run: RunEffects, event: EntryRead) -> None:

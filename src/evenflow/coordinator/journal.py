@@ -35,9 +35,10 @@ class Journal:
     """generation, nonce: of this driver. last: number of the newest entry that is in. durable: see the module.
 
     open: the entry that is being appended, or None. closing: the run is over but for the last word of its journal. trouble: a person was
-    told that the store fails. _told, _in: by ingress partition, the last epoch whose cut has come, and is in. _cuts, _contents: what is to
-    go into the next entry; _content: the newest of all. _others: entries of other kinds that wait. retained: checkpoints that were there.
-    until: cuts of later epochs wait, so that no end takes these; None: none do.
+    told that the store fails. refused: it has said that the open entry is there already, and was not read since. _told, _in: by ingress
+    partition, the last epoch whose cut has come, and is in. _cuts, _contents: what is to go into the next entry; _content: the newest of
+    all. _others: entries of other kinds that wait. retained: checkpoints that were there. until: cuts of later epochs wait, so that no end
+    takes these; None: none do.
     rows: objects with rows that cuts name, and the last epoch that does. under_way: the epoch of the checkpoint that has begun and is not
     whole, None if there is none. leaving: a person stops the run: its last entry says so. stamp: the newest of a cut. _following: what all
     entries add up to, for snapshots.
@@ -54,6 +55,7 @@ class Journal:
     open: Entry | None = None
     closing: bool = False
     trouble: bool = False
+    refused: bool = False
     _cuts: dict[Key, list[Cut]] = field(default_factory=dict)
     _contents: list[Content] = field(default_factory=list)
     _others: list[Matter] = field(default_factory=list)
@@ -155,7 +157,7 @@ class Journal:
         assert entry is not None and entry.number == self.last + 1
         self.last = entry.number
         self._following.add(entry, self.under_way)
-        self._pause_ms, self._corrupt = RETRY_MS[0], 0
+        self._pause_ms, self._corrupt, self.refused = RETRY_MS[0], 0, False
         if isinstance(entry.matter, Logged):
             self._in |= {key: cuts[-1].epoch for key, cuts in entry.matter.cuts.items()}
             self.rows |= named_rows(entry.matter)
