@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -415,6 +417,25 @@ def test_people_see_a_table(capfd: pytest.CaptureFixture[str]) -> None:
         assert run(command, str(golden(1))) == 0
         out = capfd.readouterr().out
         assert all(word in out for word in words), out
+
+
+def test_who_only_looks_waits_for_no_kernel(tmp_path: Path) -> None:
+    """Goal: on a fresh machine the answer does not take the half minute of CPU in which kernels are compiled. Method: the
+    commands do all that they do, in a process of their own, which says what it has imported by then."""
+    location, elsewhere = copied(tmp_path), str(tmp_path / "elsewhere")
+    looks = [["list", location], ["inspect", location], ["verify", location], ["export", location, elsewhere], ["rm", location, "1"]]
+    program = f"""
+import sys
+from evenflow.cli.app import main
+for command in {looks}:
+    try:
+        main(["checkpoints", *command, "--json"])
+    except SystemExit as ended:
+        assert ended.code == 0, command
+    assert not [name for name in sys.modules if name == "numba" or name.startswith("evenflow.kernels.")], command
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("command", ["list", "inspect", "verify", "rm", "export"])

@@ -1,9 +1,13 @@
-"""`ef.checkpoints(location)`: the checkpoints of a location or of a savepoint, without Spark."""
+"""`ef.checkpoints(location)`: the checkpoints of a location or of a savepoint, without Spark.
+
+Who only looks at objects and their digests needs no operators. So what builds them, with kernels that a fresh machine has to compile first,
+is imported when the state of a box is read (decision 132).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -16,10 +20,12 @@ from evenflow.world.locations.inspecting import Inspected, inspected
 from evenflow.world.locations.kept import Checkpoint, Kept, Which, kept_at
 from evenflow.world.locations.programs import read_program
 from evenflow.world.locations.proving import Say
-from evenflow.world.locations.reading import BoxRows, find_rows, of_keys
 from evenflow.world.locations.removing import SILENT_S, remove
 from evenflow.world.locations.savepoints import Savepoint, save
 from evenflow.world.locations.verifying import Verified, program_or_none, verified
+
+if TYPE_CHECKING:
+    from evenflow.world.locations.reading import BoxRows
 
 AGAIN: Final = 3
 """So often a verification begins, if a live driver has replaced all that it has read."""
@@ -133,6 +139,8 @@ class Checkpoints:
 
         Raises CheckpointCorrupt if an object is missing or altered, OperationRefused if the box has no state.
         """
+        from evenflow.world.locations.reading import of_keys
+
         rows, count = self.rows_of(box, which, kind=kind), 0
         found: list[pa.RecordBatch] = []
         for batch in rows.all_batches(self._location.store) if limit != 0 else ():
@@ -146,6 +154,8 @@ class Checkpoints:
 
     def rows_of(self, box: str, which: Which = None, *, kind: str | None = None) -> BoxRows:
         """What there is to read of a box's state; no object is. See `state`."""
+        from evenflow.world.locations.reading import find_rows
+
         kept = self._kept()
         checkpoint = kept.find(which)
         made = self._named(kept, checkpoint)
