@@ -24,6 +24,7 @@ from evenflow.experiments.papers import (
     shedding,
     skewed_keys,
     transient_skew,
+    wide_area,
 )
 from evenflow.experiments.result.result import Measurement, World
 
@@ -167,5 +168,6 @@ _ALL: Final = (
     shedding.EXPERIMENT,
     _experiment("resilient", "how many mixes of rates a placement takes", "BO fig. 5", {"sim": resilient.measure}),
     _experiment("correlation", "what bursts together must be apart", "BO fig. 3, 4", {"sim": correlation.measure}),
+    wide_area.EXPERIMENT,
 )
 EXPERIMENTS: Final[dict[str, Experiment]] = {experiment.name: experiment for experiment in _ALL}

@@ -56,7 +56,8 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Panels side by side under one title."""
+    """Panels side by side under one title. per_row: so many beside each other, the others below; None: all in one row."""
 
     title: str
     panels: tuple[Curves | Bars, ...]
+    per_row: int | None = None

@@ -32,9 +32,14 @@ def draw(chart: Chart, path: Path) -> None:
     # Text stays text: it can be searched, and the file is a tenth of the size.
     with matplotlib.rc_context({"svg.hashsalt": "evenflow", "svg.fonttype": "none", "font.size": 9.0}):
         width, height = PANEL_INCHES
-        figure = Figure(figsize=(width * len(chart.panels), height), layout="constrained")
+        columns = min(chart.per_row or len(chart.panels), len(chart.panels))
+        rows = -(-len(chart.panels) // columns)
+        figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
         figure.suptitle(chart.title, fontsize=10.0)
-        for axes, panel in zip(figure.subplots(1, len(chart.panels), squeeze=False)[0], chart.panels):
+        places = figure.subplots(rows, columns, squeeze=False).ravel()
+        for axes in places[len(chart.panels) :]:
+            axes.set_axis_off()
+        for axes, panel in zip(places, chart.panels):
             if isinstance(panel, Bars):
                 _bars(axes, panel)
             else:
