@@ -133,7 +133,7 @@ class Month:
     def of(seed: int, steps: int) -> Month:
         trace = Trace.drawn(seed, steps)
         asked = query(trace.sites, np.random.default_rng((seed, 1)))
-        due = np.arange(steps) * WIDTH_S
+        due: Floats = np.arange(steps, dtype=np.float64) * WIDTH_S
         return Month(trace, asked, *surveyed(trace, due, DAY), due)
 
     def legs(self, deployed: Deployment) -> tuple[Leg, ...]:

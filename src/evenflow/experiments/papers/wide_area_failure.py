@@ -7,7 +7,7 @@ replicas sort their input and wait for punctuations [22]. The last two feed the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,7 +81,7 @@ class _Hops:
 
 def latencies_s(trace: Trace) -> dict[str, Floats]:
     """By way, float (epochs,): when the join has an epoch, behind when it was due; infinite: never."""
-    due = np.arange(round(SECONDS / WIDTH_S)) * WIDTH_S
+    due: Floats = np.arange(round(SECONDS / WIDTH_S), dtype=np.float64) * WIDTH_S
     at = Three.of(trace)
     hops = _Hops(trace, due, at, np.random.default_rng((trace.seed, 6)))
     first, second = hops.union(at.one), hops.union(at.other)
@@ -103,7 +103,7 @@ def latencies_s(trace: Trace) -> dict[str, Floats]:
     return {way: arrives - due for way, arrives in found.items()}
 
 
-def figures(late_s: dict[str, Floats]) -> dict[str, float]:
+def figures(late_s: Mapping[str, Floats]) -> dict[str, float]:
     """Means before the death and of all the time, ms; what never came; how late the latest epoch of a change of feeders was."""
     due = np.arange(len(late_s["none"])) * WIDTH_S
     before = due < DIES_S - 1
