@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from evenflow.world.spark.cluster.doctor import doctor
     from evenflow.world.spark.driver.engine import Engine
     from evenflow.world.spark.driver.options import EngineOptions
+    from evenflow.world.spark.regions.grouping import group
     from evenflow.world.spark.regions.subscriber import subscribe
 
 __version__: Final = "0.1.0"
@@ -50,6 +51,7 @@ _HOMES: Final = {
     "evenflow.world.spark.cluster.doctor": ("doctor",),
     "evenflow.world.spark.driver.engine": ("Engine",),
     "evenflow.world.spark.driver.options": ("EngineOptions",),
+    "evenflow.world.spark.regions.grouping": ("group",),
     "evenflow.world.spark.regions.subscriber": ("subscribe",),
     "evenflow.world.spark.bridge.functions": ("registered",),
     "evenflow.world.spark.bridge.state_frame": ("read_state",),
@@ -76,6 +78,6 @@ def __dir__() -> list[str]:
 __all__ = [
     "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
     "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "doctor",
-    "errors", "expr", "from_streaming", "pandas_udf", "qos", "read_state", "registered", "sinks", "sources", "sql", "subscribe",
+    "errors", "expr", "from_streaming", "group", "pandas_udf", "qos", "read_state", "registered", "sinks", "sources", "sql", "subscribe",
     "testing", "udf",
 ]  # fmt: skip

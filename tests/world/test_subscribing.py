@@ -176,7 +176,7 @@ def test_heads_cost_no_rows_and_what_is_late_is_asked_of_who_has_it(region: Call
         assert some(subscriber, 1) == [1]
         brought = subscriber.bytes
         assert brought > 0 and subscriber.take(0.1) is None and subscriber.bytes == brought, "of the second region only heads came"
-        late, other = (east, west) if subscriber._subscription._rows == 0 else (west, east)
+        late, other = (east, west) if subscriber.leg == 0 else (west, east)
         publish(other, 2)
         assert some(subscriber, 1) == [2] and subscriber.progress()["hedged"] == 1
         publish(late, 2, 3)

@@ -74,6 +74,14 @@ class Group:
         differs(self.facts(), said, region)
 
 
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One of a group. place: in the group's list, from 0: so many hedges it leaves shared sinks to those before it."""
+
+    group: Group
+    place: int = 0
+
+
 REMEDIES: Final = {
     "name": "read, or start, the dataflow under the name of its group",
     "network": "all regions of a group run the same program; a new one is a new group, or replaces the old one in all regions",
@@ -89,4 +97,4 @@ def differs(ours: Mapping[str, Any], said: Mapping[str, Any], region: str) -> No
             raise GroupDiffers(region, name, ours[name], said.get(name), REMEDIES.get(name, SHAPE))
 
 
-__all__ = ["Group", "Shape", "differs"]
+__all__ = ["Group", "Region", "Shape", "differs"]

@@ -110,6 +110,11 @@ class Subscription:
         legs = [Leg(name, since_us=now_us) for name in names]
         return Subscription(Chain(sink, after), legs, race, patience_us, _without_us=now_us)
 
+    @property
+    def rows_from(self) -> int | None:
+        """The leg that brings rows; None if none is there."""
+        return self._rows
+
     # ------------------------------------------------------------ events
 
     def joined(self, leg: int, now_us: int) -> list[Action]:

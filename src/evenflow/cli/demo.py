@@ -42,6 +42,9 @@ def demo(
     lose_all: Annotated[
         bool, typer.Option("--lose-all", help="Kill every executor and the driver instead, start again, and compare all rows at the end.")
     ] = False,
+    regions: Annotated[
+        int | None, typer.Option(help="So many drivers run it as one instead, one is killed, and a subscriber goes on.", min=2, max=4)
+    ] = None,
     master: Master = None,
     picture: Annotated[
         Path | None, typer.Option(help="Save the view as SVG, when all is whole again or at the end.", dir_okay=False)
@@ -65,6 +68,10 @@ def demo(
         from evenflow.cli.losing import lose_all as lose
 
         return lose(seconds, rate, sites, output)
+    if regions is not None:
+        from evenflow.cli.regional import regions as of_regions
+
+        return of_regions(regions, seconds, rate, min(sites, 2), output)
     if kill_after is not None and kill_after >= seconds:
         raise typer.BadParameter(f"{kill_after:g} is not before the end, after {seconds:g} seconds", param_hint="--kill-after")
     check_replicas(sites, replicas)

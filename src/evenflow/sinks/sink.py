@@ -48,22 +48,45 @@ class Writer(ABC):
         return
 
 
+class Appender(ABC):
+    """An open sink to which the regions of a group write. It remembers the last epoch with rows and that one's digest."""
+
+    @abstractmethod
+    def last(self) -> tuple[int, int]:
+        """(epoch, digest) of the last epoch that it has of the group; (0, 0) before the first."""
+
+    @abstractmethod
+    def append(self, prev: int, epoch: int, digest: int, batch: pa.RecordBatch) -> bool:
+        """Take all rows of `epoch` if the last epoch is `prev`, in one step with noting it. False if it is another one: nothing was done.
+        After an error it is not known whether it was taken; `last` says."""
+
+    def close(self) -> None:
+        """Give everything back. May be called twice."""
+        return
+
+
 class Sink(ABC):
     """A description of where results go. Subclasses are frozen dataclasses.
 
     kind: its name in JSON. where: see above. retries, backoff_ms: how often and how patiently a failing `write` is tried again.
     at_least_once: the sink cannot remember an epoch, so one may be seen twice after a failure; the plan's text says so.
+    compares: regions of a group can write to it (`open_for_group`).
     """
 
     kind: ClassVar[str]
     where: ClassVar[Where]
     at_least_once: ClassVar[bool] = False
+    compares: ClassVar[bool] = False
     retries: int = 5
     backoff_ms: int = 100
 
     @abstractmethod
     def open(self, run_id: str) -> Writer:
         """A writer for one run. Raises SinkError if nothing could ever be written; no row has been acknowledged then."""
+
+    def open_for_group(self, group: str) -> Appender:
+        """For a region of that group, where `compares` says that it can be. Raises SinkError."""
+        raise NotImplementedError(f"a {self.kind} sink cannot compare what it has with what a region brings")
 
     def prepare(self, run_id: str, schema: pa.Schema) -> int:
         """See that rows of these columns can be written, where sites write by themselves; in the driver, before a row is read. Returns the

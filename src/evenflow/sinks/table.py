@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, QueryError, SinkError, TypeMismatch, UnknownColumn
-from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
+from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer
 from evenflow.sources.database import ADDRESS, Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
 from evenflow.stream.change import CHANGE, is_changelog, taken_back
 from evenflow.stream.declared import Declared, May, each, text
 from evenflow.stream.schema import holds_fields, type_name
 
+Done = TypeVar("Done")
 EPOCHS: Final = "evenflow_epochs"
 """The table beside the results' that remembers the last epoch of each run."""
+
+CHAINS: Final = "evenflow_chains"
+"""The same for groups of regions: the last epoch with rows, and its digest, by which two regions that differ are found out."""
 
 OPEN: Final[set[tuple[str, Address, str]]] = set()
 """What is being written in this process: run, database, table."""
 
 
 class TableWriter(Writer):
-    """One connection, made again after an error: what a broken one had begun is undone by the database."""
+    """One connection, made again after an error: what a broken one had begun is undone by the database. claims: it is the only one of its
+    run in this process."""
+
+    claims: ClassVar[bool] = True
 
     def __init__(self, sink: TableSink, run_id: str) -> None:
         self._sink, self._run = sink, run_id
         self._connection: Any = None
         self._dialect: Dialect
         self._claim = (run_id, sink.database, sink.table)
-        if self._claim in OPEN:
+        if self.claims and self._claim in OPEN:
             raise SinkError(f"two boxes would write into {sink} at the same time; unite their streams before, or give each a table")
         self._known = False
         try:
@@ -42,7 +49,8 @@ class TableWriter(Writer):
             raise
         except Exception as error:  # Of whatever database it is.
             raise SinkError(f"cannot write {sink}: {explained(error)}; give a database that the driver reaches") from error
-        OPEN.add(self._claim)
+        if self.claims:
+            OPEN.add(self._claim)
 
     def _connect(self) -> None:
         self._connection, self._dialect = connect(self._sink.database)
@@ -74,12 +82,19 @@ class TableWriter(Writer):
         return cursor
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        def take() -> None:
+            self._write(epoch, batch)
+            self._connection.commit()
+
+        self._tried(take)
+        self._known = self._known or batch.num_rows > 0
+
+    def _tried(self, what: Callable[[], Done]) -> Done:
+        """Do something on the connection. One on which it went wrong is not used again. Raises SinkError."""
         try:
             if self._connection is None:
                 self._connect()
-            self._write(epoch, batch)
-            self._connection.commit()
-            self._known = self._known or batch.num_rows > 0
+            return what()
         except BaseException as error:
             broken, self._connection = self._connection, None
             with suppress(Exception):
@@ -102,12 +117,17 @@ class TableWriter(Writer):
         if noted.rowcount == 0:
             return  # It was committed, and nobody came to hear of it.
         if batch.num_rows:
-            gone, kept = applied(sink, batch)
-            self._prepare(batch.drop_columns([CHANGE]) if is_changelog(batch.schema) else batch)
-            if sink.overwrite:
-                self._execute(f"DELETE FROM {self._dialect.quoted(sink.table)}")
-            self._many(deleted(sink, self._dialect), gone)
-            self._many(inserted(sink, kept.schema, self._dialect), kept)
+            self._put(batch)
+
+    def _put(self, batch: pa.RecordBatch) -> None:
+        """The rows of an epoch, in the transaction that is open."""
+        sink = self._sink
+        gone, kept = applied(sink, batch)
+        self._prepare(batch.drop_columns([CHANGE]) if is_changelog(batch.schema) else batch)
+        if sink.overwrite:
+            self._execute(f"DELETE FROM {self._dialect.quoted(sink.table)}")
+        self._many(deleted(sink, self._dialect), gone)
+        self._many(inserted(sink, kept.schema, self._dialect), kept)
 
     def _prepare(self, batch: pa.RecordBatch) -> None:
         """Make the table if there is none. Raises SinkError if these rows cannot go into the one that is there."""
@@ -131,10 +151,70 @@ class TableWriter(Writer):
             self._connection.cursor().executemany(statement, rows_for(batch, self._dialect))
 
     def close(self) -> None:
-        OPEN.discard(self._claim)
+        if self.claims:
+            OPEN.discard(self._claim)
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class TableAppender(TableWriter, Appender):
+    """The table as the regions of a group write to it: its row of `evenflow_chains` moves from one epoch with rows to the next, in the same
+    transaction as the rows. Who comes second finds another epoch there, and does nothing."""
+
+    claims: ClassVar[bool] = False
+
+    def _connect(self) -> None:
+        super()._connect()
+        chains = self._dialect.quoted(CHAINS)
+        columns = "target TEXT, run TEXT, epoch BIGINT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (target, run)"
+        p = self._dialect.placeholder
+        for statement, values in (
+            (f"CREATE TABLE IF NOT EXISTS {chains} ({columns})", ()),
+            (
+                f"INSERT INTO {chains} (target, run, epoch, digest) VALUES ({p}, {p}, 0, '0') ON CONFLICT (target, run) DO NOTHING",
+                self._row,
+            ),
+        ):
+            try:
+                self._execute(statement, *values)
+                self._connection.commit()
+            except Exception:  # Another region makes it at this moment, perhaps.
+                with suppress(Exception):
+                    self._connection.rollback()
+                self._execute(statement, *values)
+                self._connection.commit()
+
+    @property
+    def _row(self) -> tuple[str, str]:
+        return self._sink.table, self._run
+
+    def last(self) -> tuple[int, int]:
+        chains, p = self._dialect.quoted(CHAINS), self._dialect.placeholder
+
+        def look() -> tuple[int, int]:
+            found = self._execute(f"SELECT epoch, digest FROM {chains} WHERE target = {p} AND run = {p}", *self._row).fetchone()
+            self._connection.rollback()
+            return int(found[0]), int(found[1])
+
+        return self._tried(look)
+
+    def append(self, prev: int, epoch: int, digest: int, batch: pa.RecordBatch) -> bool:
+        chains, p = self._dialect.quoted(CHAINS), self._dialect.placeholder
+
+        def take() -> bool:
+            moved = self._execute(
+                f"UPDATE {chains} SET epoch = {p}, digest = {p} WHERE target = {p} AND run = {p} AND epoch = {p}",
+                epoch, str(digest), *self._row, prev,
+            )  # fmt: skip
+            if moved.rowcount == 0:
+                self._connection.rollback()
+                return False
+            self._put(batch)
+            self._connection.commit()
+            return True
+
+        return self._tried(take)
 
 
 def applied(sink: TableSink, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -182,6 +262,7 @@ class TableSink(Declared, Sink):
 
     kind: ClassVar[str] = "table"
     where: ClassVar[Where] = "driver"
+    compares: ClassVar[bool] = True
     database: Address
     table: str
     key: tuple[str, ...] = ()
@@ -213,6 +294,9 @@ class TableSink(Declared, Sink):
 
     def open(self, run_id: str) -> Writer:
         return TableWriter(self, run_id)
+
+    def open_for_group(self, group: str) -> Appender:
+        return TableAppender(self, group)
 
     def to_json(self) -> dict[str, Any]:
         check_no_password(self.table, self.database)

@@ -54,17 +54,20 @@ from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look, look_again
 from evenflow.world.spark.net.tls import check
+from evenflow.world.spark.regions.grouping import as_region, check_region
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from evenflow.availability.group import Region
     from evenflow.availability.mode import Modes
     from evenflow.plan.layout import Layout
     from evenflow.plan.membership import Membership
     from evenflow.plan.plan import Plan
     from evenflow.query.builder import Dataflow
     from evenflow.world.spark.driver.ui_process import UiProcess
+    from evenflow.world.spark.regions.grouping import InGroup
 
 log = logging.getLogger("evenflow")
 TAKE_OVER_TRIES: Final = 100
@@ -142,6 +145,7 @@ class Engine(EngineDisplay, ProfiledSites):
         drop_state: Collection[str] = (),
         standby: bool = False,
         availability: str | None = None,
+        group: InGroup | None = None,
         watch: Watch | None = None,
     ) -> Run:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
@@ -155,6 +159,7 @@ class Engine(EngineDisplay, ProfiledSites):
         location, or will; wait, with all sites placed, until it has been silent for its lease, and go on in its place. This returns only
         then, or when that run has ended. watch: is told meanwhile how it stands, in this thread. availability: what boxes that say nothing
         do so that a lost site costs little: "pairs", "passive", "upstream" or "amnesia"; None: the engine's option.
+        group: the run is one region of it (`ef.group`).
 
         Raises QueryError if the dataflow is not complete, AvailabilityError if it cannot have that availability, SinkError if a sink's
         directory cannot be written, TableError if a refreshed table cannot be read, ClusterError if the sites cannot be placed or a task
@@ -166,14 +171,23 @@ class Engine(EngineDisplay, ProfiledSites):
         if replicas > self.replicas:
             raise ClusterError(f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(replicas={replicas})")
         url = self._location_of(flow, checkpoint_location)
-        check_runs_once(flow.network, replicas, url)
+        check_runs_once(flow.network, replicas if group is None else max(2, replicas), url)
         tables = refreshed_tables(flow.network)
+        if group is not None:
+            options = self.options
+            check_region(group, url=url, standby=standby, tables=bool(tables), shedding=options.shedding, balance=options.balance)
+            self._not_twice(group.name)
         if tables:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
         network = flow.network if url is None else spooled(flow.network, url, self.spark, self.sites + self.spares)
         contents = {table.name: read(table) for table in tables}
         availability = self.options.availability if availability is None else availability
         planning, made = self._planning(), cast("Callable[..., Layout]", layout)
+        if group is not None:
+            planning = {**planning, "sites": group.sites or planning["sites"]}
+            planned, region = as_region(made(network, **planning), group, planning["sites"])
+            modes = self._modes(planned, availability)
+            return self._start(flow, planned, partial(made, **planning), replicas, {}, None, False, modes, region=region)
         planner = partial(made, **planning)
         if url is None and from_savepoint is not None:
             why = "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept"
@@ -222,11 +236,12 @@ class Engine(EngineDisplay, ProfiledSites):
         take_over: bool,
         modes: Modes,
         waited: StandingBy | None = None,
+        region: Region | None = None,
     ) -> Run:
-        """waited: it has been waited for long enough, and as many sites are there as there will be."""
+        """waited: it has been waited for long enough, and as many sites are there as there will be. region: of that group."""
         planned = begun(planned, time.time_ns() // 1000)
         pushed = [name for name, source in planned.sources.items() if source.pushed]
-        run_id = new_run(flow.name) if found is None else found.run_id
+        run_id = found.run_id if found is not None else new_run(flow.name) if region is None else region.group.name
         over = found is not None and found.ended
         # A directory that cannot be written, or a table of other columns, is an error here, before a row is read.
         has = {step.box: planned.sinks[step.box].prepare(run_id, step.schema) for step in (() if over else planned.stages())}
@@ -256,7 +271,7 @@ class Engine(EngineDisplay, ProfiledSites):
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             earlier = () if waited is None else tuple(waited.happened)
-            driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier)
+            driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier, region=region)
             means = None if found is None or over else self._means(found, replicas, program, modes)
             run = Run(looking(Generations(driven, means, coordinator.add_run), coordinator), coordinator, planner, flow.network)
             if self.options.shedding != "off" and (never := never_late_text(flow.network)):
@@ -273,6 +288,10 @@ class Engine(EngineDisplay, ProfiledSites):
             if not over:
                 coordinator.add_run(driven)
         return run
+
+    def _not_twice(self, name: str) -> None:
+        if any(run.id == name and run.is_active for run in self._runs):
+            raise OptionError(f"group {name}: it has a region in this engine already; start another one in an engine of its own")
 
     def _modes(self, planned: Layout, availability: str) -> Modes:
         return modes_of(planned, availability, self.sites)

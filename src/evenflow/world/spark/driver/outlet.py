@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import EvenflowError, SinkError
+from evenflow.errors import EvenflowError, RegionsDisagree, SinkError
 from evenflow.statistics.histogram import Histogram
 from evenflow.world.spark.driver.taking import check_sinks
 from evenflow.world.spark.net.reactor import Clock
@@ -146,6 +146,9 @@ class Outlet:
             try:
                 writer.write(item.epoch, batch)
             except BaseException as error:  # The user's function may call sys.exit: this thread must not end in silence.
+                if isinstance(error, RegionsDisagree):
+                    self._failed(error)
+                    return False
                 if attempt == self._sink.retries:
                     self._failed(_sink_error(self._name, f"could not take epoch {item.epoch} in {attempt + 1} attempts", error))
                     return False

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol, assert_never
 
 import pyarrow as pa
 
+from evenflow.availability.group import Region
 from evenflow.coordinator.appending import FENCED
 from evenflow.coordinator.clocks import behind_us, told_behind
 from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
@@ -32,6 +33,8 @@ from evenflow.coordinator.events import (
     Kind,
     OpenEnds,
     ReadEntry,
+    RepartitionRequested,
+    ReplaceRequested,
     RunBroken,
     SiteLost,
     SiteReady,
@@ -45,7 +48,7 @@ from evenflow.coordinator.first_copy import FirstCopy
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
-from evenflow.errors import EvenflowError, Fenced
+from evenflow.errors import EvenflowError, Fenced, OperationRefused
 from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
@@ -70,7 +73,7 @@ from evenflow.world.spark.net import control
 from evenflow.world.spark.net.reactor import Clock
 from evenflow.world.spark.net.told_versions import Telling
 from evenflow.world.spark.net.wire import decode_release
-from evenflow.world.spark.regions.serving import served
+from evenflow.world.spark.regions.appending import opened
 
 LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for the last numbers of its sites."""
@@ -115,10 +118,13 @@ class RunLoop:
         before: RunLoop | None = None,
         lease_s: float | None = None,
         earlier: Sequence[tuple[Happened, float]] = (),
+        region: Region | None = None,
     ) -> None:
         """over: the run has ended before; nothing is done any more. checkpoint_s: from one checkpoint to the next. before: the generation
         in this process after which it goes on: its sinks stay open, and its events stand before those of this one. lease_s: for how long
-        sites live without the driver, which is said at the location; None: nothing is. earlier: what happened before it began, and when."""
+        sites live without the driver, which is said at the location; None: nothing is. earlier: what happened before it began, and when.
+        region: the group that it is one of; then what rows an epoch has is no decision of this driver."""
+        self._region = region
         self.number, self.run_id, self.layout = number, run_id, layout
         self.beginning, self.located = beginning, taken is not None
         journal = None if taken is None else Journal.of(taken.standing)
@@ -190,7 +196,7 @@ class RunLoop:
         durable = self.machine.durable
         through = EVERY_EPOCH if durable is None else durable
         if before is None:
-            sink = served(self.layout.sinks[name], name, behind=self.beginning.epoch)
+            sink = opened(self.layout.sinks[name], name, self._region, self.beginning.epoch)
             return Outlet(name, sink, self.run_id, self._calls.clock, committed, failed, through)
         before.succeed(committed, failed, through)
         return before
@@ -257,7 +263,13 @@ class RunLoop:
     def request(self, make: Callable[[int], CoordinatorEvent]) -> int:
         """Ask the machine for something. make: given the request's number, the event that does. Returns that number."""
         self._requests += 1
-        self.handle(make(self._requests))
+        event = make(self._requests)
+        if self._region is not None and isinstance(event, RepartitionRequested | ReplaceRequested):
+            raise OperationRefused(
+                f"run {self.run_id} is a region of a group: its partitions and its program are those of all regions; stop it in all of "
+                "them and start the new one as another group"
+            )
+        self.handle(event)
         return self._requests
 
     def ask_soon(self, event: CoordinatorEvent) -> None:

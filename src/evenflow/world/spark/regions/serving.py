@@ -292,8 +292,3 @@ class Served:
         OPEN[server.host, server.port] = server
         log.info("sink %r is read at %s:%d", self._name, server.host, server.port)
         return StreamWriter(server)
-
-
-def served(sink: Any, name: str, facts: Mapping[str, Any] | None = None, behind: int = 0) -> Any:
-    """The sink as an outlet opens it: a stream sink gets its port, any other one is as it is."""
-    return Served(sink, name, facts or {}, behind) if isinstance(sink, StreamSink) else sink

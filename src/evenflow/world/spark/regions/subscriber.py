@@ -167,6 +167,11 @@ class Subscriber:
         bytes of rows."""
         return {**progress(self._subscription), "delivered": self.delivered, "bytes": self.bytes}
 
+    @property
+    def leg(self) -> int | None:
+        """Which of the regions brings rows now, by its place in what was given; None if none is there."""
+        return self._subscription.rows_from
+
     def close(self) -> None:
         """Ask nobody any more. May be called twice."""
         if self._closed:

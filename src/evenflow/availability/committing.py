@@ -1,0 +1,81 @@
+"""Regions that write to the same sink: each compares what it has with what the sink has, and appends if it is next (race.md, W3).
+
+A sink remembers the last epoch with rows and its digest. An epoch is committed if and only if the sink's last one is the one before it;
+that the sink decides, in one step, so it needs no lease and no election. To save work the i-th region of a group waits i hedges for those
+before it. A region that has committed the last epoch goes on at once, and one that finds others faster waits again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from evenflow.availability.chain import Link
+from evenflow.errors import RegionsDisagree
+from evenflow.policy.hedge import MOST_US
+
+
+class Move(Enum):
+    """What a region does with an epoch that it has finished."""
+
+    APPEND = "the sink has the epoch before it, and it is this region's turn"
+    WAIT = "the sink has the epoch before it, and a region before this one may append"
+    DONE = "the sink has it, or a later one"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the sink says: its last epoch with rows, and the digest of it. 0 and 0 before the first."""
+
+    epoch: int = 0
+    digest: int = 0
+
+
+@dataclass(slots=True)
+class Turns:
+    """Of one region and sink. place: in the group's list, from 0. held: as the sink was seen last. since_us: when that was new.
+
+    own: the last epoch that this region has appended. offered, offered_us: what it would append next, and since when.
+    """
+
+    sink: str
+    place: int
+    hedge_us: int = MOST_US
+    held: Held = Held()
+    since_us: int | None = None
+    own: int = -1
+    offered: int = 0
+    offered_us: int = 0
+
+    def seen(self, held: Held, now_us: int) -> None:
+        """The sink was asked."""
+        if held != self.held or self.since_us is None:
+            self.held, self.since_us = held, now_us
+
+    def move(self, link: Link, now_us: int) -> Move:
+        """What to do with an epoch. Raises RegionsDisagree if the sink has something else."""
+        held = self.held
+        if held.epoch > link.epoch:
+            return Move.DONE
+        if held.epoch == link.epoch:
+            if held.digest != link.digest:
+                raise RegionsDisagree(self.sink, link.epoch, "that has written it", "has other rows in it than this one")
+            return Move.DONE
+        if held.epoch != link.prev:
+            what = f"wrote epoch {held.epoch} last, and here epoch {link.prev} comes before epoch {link.epoch}"
+            raise RegionsDisagree(self.sink, link.epoch, "that has written before", what)
+        if self.offered != link.epoch:
+            self.offered, self.offered_us = link.epoch, now_us
+        if held.epoch == self.own or now_us >= self.due_us(now_us):
+            return Move.APPEND
+        return Move.WAIT
+
+    def due_us(self, now_us: int) -> int:
+        """When it is this region's turn, if the sink stays as it is."""
+        since_us = now_us if self.since_us is None else max(self.since_us, self.offered_us)
+        return since_us + self.place * self.hedge_us
+
+    def appended(self, link: Link, now_us: int) -> None:
+        """The sink has taken it."""
+        self.own = link.epoch
+        self.held, self.since_us = Held(link.epoch, link.digest), now_us

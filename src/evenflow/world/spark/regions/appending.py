@@ -1,0 +1,99 @@
+"""A sink that several regions write to, as an outlet opens it: each epoch by whoever is first, the others look on (race.md, W3).
+
+The wait is in the sink's own thread, so it holds back this region only, and no longer than until another region has appended.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Final
+
+import pyarrow as pa
+
+from evenflow.availability.chain import Link
+from evenflow.availability.committing import Held, Move, Turns
+from evenflow.availability.group import Region
+from evenflow.errors import SinkError
+from evenflow.kernels.digest import roll_rows
+from evenflow.sinks.sink import Appender, Sink, Writer
+from evenflow.sinks.stream import StreamSink
+from evenflow.world.spark.regions.serving import Served
+
+LOOK_S: Final = 0.01
+"""Who waits for another region asks the sink so often."""
+
+
+class AppendingWriter(Writer):
+    """One region's side of a sink. appended: epochs with rows that this region wrote; seen: those that others did."""
+
+    def __init__(self, appender: Appender, turns: Turns) -> None:
+        self._appender, self._turns = appender, turns
+        self._prev = 0
+        self._closed = threading.Event()
+        self.appended = self.seen = 0
+
+    def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree."""
+        if not batch.num_rows:
+            return
+        link = Link(self._prev, epoch, roll_rows(batch, 0))
+        if self._turns.since_us is None:
+            self._look()
+        while (move := self._turns.move(link, _now_us())) is not Move.DONE:
+            if move is Move.WAIT:
+                if self._closed.wait(LOOK_S):
+                    raise SinkError("the run is over")
+                self._look()
+            elif self._append(link, batch):
+                self.appended += 1
+                self._prev = epoch
+                return
+        self.seen += 1
+        self._prev = epoch
+
+    def _append(self, link: Link, batch: pa.RecordBatch) -> bool:
+        try:
+            taken = self._appender.append(link.prev, link.epoch, link.digest, batch)
+        except Exception:
+            self._turns.since_us = None  # Whether it was taken nobody knows; the next try asks.
+            raise
+        if taken:
+            self._turns.appended(link, _now_us())
+        else:
+            self._look()
+        return taken
+
+    def _look(self) -> None:
+        self._turns.seen(Held(*self._appender.last()), _now_us())
+
+    def close(self) -> None:
+        self._closed.set()
+        self._appender.close()
+
+
+class Shared:
+    """A sink as an outlet opens it, in a region. place: of the region in its group's list."""
+
+    def __init__(self, sink: Sink, name: str, place: int) -> None:
+        self._sink, self._name, self._place = sink, name, place
+        self.retries, self.backoff_ms = sink.retries, sink.backoff_ms
+
+    def open(self, run_id: str) -> Writer:
+        """Raises SinkError."""
+        return AppendingWriter(self._sink.open_for_group(run_id), Turns(self._name, self._place))
+
+
+def opened(sink: Any, name: str, region: Region | None = None, behind: int = 0) -> Any:
+    """The sink as an outlet opens it: a stream sink gets its port, one that compares is shared by a group's regions, any other one is as
+    it is. behind: the epoch after which the first one comes."""
+    if isinstance(sink, StreamSink):
+        return Served(sink, name, {} if region is None else region.group.facts(), behind)
+    return Shared(sink, name, region.place) if region is not None and sink.compares else sink
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
+
+
+__all__ = ["AppendingWriter", "Shared", "opened"]

@@ -1,0 +1,127 @@
+"""A run as one region of a group: what has to be alike in all regions, found in the layout; what cannot be is refused (W1, W8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import evenflow
+from evenflow.availability.group import NAME, Group, Region, Shape
+from evenflow.errors import OptionError, QueryError
+from evenflow.plan.layout import Layout
+from evenflow.query.structure import structure, structure_digest
+from evenflow.sources.cut import cut_of
+
+ONE_EACH: Final = frozenset(("callback", "console", "discard", "memory", "stream"))
+"""Kinds of sinks of which each region has its own."""
+OF_A_PLACE: Final = frozenset(("stage", "commit"))
+"""Steps whose parameters say where something is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class InGroup:
+    """What is said of a group where a region is started; see `group`."""
+
+    name: str
+    begin_us: int
+    sites: int | None = None
+    place: int = 0
+
+
+def group(name: str, begin: datetime | str | int | float, sites: int | None = None, place: int = 0) -> InGroup:
+    """The group of which a run is a region: `engine.start(flow, group=ef.group("traffic", begin="2026-11-23T08:00:00Z"))`.
+
+    name: the same in all regions; runs, subscribers and sinks know it. begin: when epoch 1 begins, the same in all regions: a datetime with
+    a zone, as text in ISO 8601, or seconds since 1970. Sources are read from there. sites: for how many sites the layout is made, however
+    many a region has; None: as many as this engine has, and then all must have the same number. place: of this region in the group's
+    list, from 0, another one for each: the first writes to shared sinks, the next when it is late. Raises OptionError.
+    """
+    if not isinstance(name, str) or not NAME.fullmatch(name):
+        raise OptionError(f"group: a name is letters, digits, dots, dashes and underlines, at most 128, and not {name!r:.80}")
+    if sites is not None and (type(sites) is not int or not 1 <= sites <= 4096):
+        raise OptionError(f"group {name}: sites is {sites!r}; give a whole number, 1 to 4,096")
+    if type(place) is not int or not 0 <= place < 100:
+        raise OptionError(f"group {name}: place is {place!r}; give a whole number, 0 for the first region")
+    return InGroup(name, _us(name, begin), sites, place)
+
+
+def _us(name: str, begin: Any) -> int:
+    problem = f"group {name}: begin is {begin!r:.60}; give a time with a zone, such as '2026-11-23T08:00:00Z', or seconds since 1970"
+    if isinstance(begin, str):
+        try:
+            begin = datetime.fromisoformat(begin)
+        except ValueError:
+            raise OptionError(problem) from None
+    if isinstance(begin, datetime):
+        if begin.tzinfo is None:
+            raise OptionError(problem)
+        return int((begin - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6)
+    if isinstance(begin, bool) or not isinstance(begin, int | float) or not 0 <= begin < 2**40:
+        raise OptionError(problem)
+    return int(begin * 1e6)
+
+
+def as_region(layout: Layout, wanted: InGroup, sites: int) -> tuple[Layout, Region]:
+    """The layout with its sources begun as the group says, and what region it is. sites: for which it was planned.
+
+    Raises QueryError for what regions cannot have alike.
+    """
+    for name, source in layout.sources.items():
+        if cut_of(source) is None:
+            raise QueryError(
+                f"source {name!r} of group {wanted.name}: a leader decides which of its rows form an epoch, so each region would have "
+                "other epochs; cut it by content: flow.source(..., cut='content')"
+            )
+    for name, sink in layout.sinks.items():
+        if not sink.compares and sink.kind not in ONE_EACH:
+            raise QueryError(
+                f"sink {name!r} of group {wanted.name}: a {sink.kind} sink cannot compare what it has with what a region brings, so rows "
+                f"would be there once for each region; use a table, or one of {', '.join(sorted(ONE_EACH))}"
+            )
+    begun = {name: source.begun(wanted.begin_us) for name, source in layout.sources.items()}
+    layout = replace(layout, sources=begun)
+    widths = {source.width_us for source in begun.values()}
+    origins = {source.begin_us for source in begun.values()}
+    if len(widths) != 1 or origins != {wanted.begin_us}:
+        raise QueryError(f"group {wanted.name}: its sources have epochs of other widths, or a begin of their own; leave begin_us out")
+    shape = Shape(
+        sites, {s.source: s.partitions for s in layout.segments if s.source is not None},
+        {s.sink: s.partitions for s in layout.segments if s.sink is not None},
+    )  # fmt: skip
+    made = Group(wanted.name, wanted.begin_us, widths.pop(), shape, network_digest(layout), evenflow.__version__)
+    return layout, Region(made, wanted.place)
+
+
+def network_digest(layout: Layout) -> str:
+    """What the dataflow does, whatever the addresses of its sources and sinks in a region."""
+    said: dict[str, Any] = dict(structure(layout))
+    said["sources"] = {name: _what(source) for name, source in sorted(layout.sources.items())}
+    said["sinks"] = {name: sink.kind for name, sink in sorted(layout.sinks.items())}
+    for segment in said["segments"]:
+        segment["steps"] = [{**step, "params": {}} if step["kind"] in OF_A_PLACE else step for step in segment["steps"]]
+    return structure_digest(said)
+
+
+def _what(source: Any) -> Mapping[str, Any]:
+    """Of a source that is cut by content: its columns and its cut."""
+    return {
+        "kind": source.source.kind, "columns": str(source.schema), "by": source.by, "rows": source.rows, "ahead_us": source.ahead_us,
+        "position": source.position,
+    }  # fmt: skip
+
+
+def check_region(wanted: InGroup, *, url: str | None, standby: bool, tables: bool, shedding: str, balance: str) -> None:
+    """Raise OptionError for what a region cannot have: it would decide by itself what an epoch has in it."""
+    why = None
+    if url is not None or standby:
+        why = "a checkpoint location, or a standby: a region that is started again reads from the group's begin"
+    elif tables:
+        why = "a refreshed table: each region would read it at another moment"
+    elif shedding != "off":
+        why = f"shedding={shedding!r}: each region would leave out other rows"
+    elif balance == "river":
+        why = "balance='river': rows would be dealt unevenly by what a region measures"
+    if why is not None:
+        raise OptionError(f"group {wanted.name}: a region cannot have {why}")

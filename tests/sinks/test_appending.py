@@ -1,0 +1,128 @@
+"""Several regions write to one table: every epoch once, whoever dies or breaks; a region that has other rows is stopped."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import RegionsDisagree, SinkError
+from evenflow.world.spark.regions.appending import AppendingWriter, Shared
+
+EPOCHS = [1, 2, 5, 9, 10, 11, 20]
+
+
+def rows(epoch: int, value: int | None = None) -> pa.RecordBatch:
+    return pa.record_batch({"epoch": [epoch, epoch], "v": [epoch if value is None else value, 0]})
+
+
+@pytest.fixture
+def region(tmp_path: Path) -> Callable[[int], AppendingWriter]:
+    sink = ef.sinks.table(str(tmp_path / "shop.db"), "out")
+    return lambda place: Shared(sink, "out", place).open("traffic")  # type: ignore[return-value]
+
+
+def written(tmp_path: Path) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(tmp_path / "shop.db") as connection:
+        return connection.execute("SELECT epoch, v FROM out ORDER BY rowid").fetchall()
+
+
+WHOLE = [(epoch, v) for epoch in EPOCHS for v in (epoch, 0)]
+
+
+def test_the_first_writes_and_the_others_look_on(region: Callable[[int], AppendingWriter], tmp_path: Path) -> None:
+    first, second = region(0), region(1)
+    for epoch in EPOCHS:
+        first.write(epoch, rows(epoch))
+        second.write(epoch, rows(epoch))
+        second.write(epoch, rows(epoch).slice(0, 0))
+    assert written(tmp_path) == WHOLE
+    assert (first.appended, first.seen, second.appended, second.seen) == (len(EPOCHS), 0, 0, len(EPOCHS))
+
+
+def test_when_the_first_dies_the_second_goes_on_within_a_hedge(region: Callable[[int], AppendingWriter], tmp_path: Path) -> None:
+    first, second = region(0), region(1)
+    first.write(1, rows(1))
+    first.close()
+    for epoch in EPOCHS:
+        second.write(epoch, rows(epoch))
+    assert written(tmp_path) == WHOLE and (second.seen, second.appended) == (1, len(EPOCHS) - 1)
+    back = region(0)
+    for epoch in EPOCHS:
+        back.write(epoch, rows(epoch))
+    assert written(tmp_path) == WHOLE and back.appended == 0, "it reads from the begin, and writes nothing twice"
+
+
+def test_regions_at_once_write_every_epoch_once(region: Callable[[int], AppendingWriter], tmp_path: Path) -> None:
+    failed: list[BaseException] = []
+
+    def run(writer: AppendingWriter) -> None:
+        try:
+            for epoch in EPOCHS:
+                writer.write(epoch, rows(epoch))
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(region(0),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert not failed and written(tmp_path) == WHOLE
+
+
+@pytest.mark.parametrize("other", [rows(5, 77), rows(5).slice(0, 1)])
+def test_a_region_with_other_rows_is_stopped_and_nothing_is_replaced(
+    region: Callable[[int], AppendingWriter], tmp_path: Path, other: pa.RecordBatch
+) -> None:
+    first, second = region(0), region(1)
+    for epoch in EPOCHS[:3]:
+        first.write(epoch, rows(epoch))
+    for epoch in EPOCHS[:2]:
+        second.write(epoch, rows(epoch))
+    with pytest.raises(RegionsDisagree, match="epoch 5"):
+        second.write(5, other)
+    assert written(tmp_path) == WHOLE[:6]
+
+
+def test_a_region_that_lacks_an_epoch_is_stopped(region: Callable[[int], AppendingWriter]) -> None:
+    first, second = region(0), region(0)
+    first.write(1, rows(1))
+    first.write(3, rows(3))
+    second.write(1, rows(1))
+    with pytest.raises(RegionsDisagree, match="epoch 4"):
+        second.write(4, rows(4))
+
+
+def test_what_breaks_in_the_middle_is_asked_for_and_tried_again(
+    region: Callable[[int], AppendingWriter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = region(0)
+    first.write(1, rows(1))
+    put = type(first._appender)._put
+
+    def breaks(self: Any, batch: pa.RecordBatch) -> None:
+        put(self, batch)
+        raise OSError("the cable")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(type(first._appender), "_put", breaks)
+        with pytest.raises(SinkError, match="cable"):
+            first.write(2, rows(2))
+    assert written(tmp_path) == WHOLE[:2]
+    for epoch in EPOCHS[1:]:
+        first.write(epoch, rows(epoch))
+    assert written(tmp_path) == WHOLE
+
+
+def test_a_run_that_ends_does_not_wait_for_its_turn(region: Callable[[int], AppendingWriter]) -> None:
+    last = region(99)
+    threading.Timer(0.1, last.close).start()
+    with pytest.raises(SinkError, match="over"):
+        last.write(1, rows(1))

@@ -1,0 +1,83 @@
+"""A region is started as its group says, or refused by the name of what cannot be alike in all regions."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+import evenflow as ef
+from evenflow.errors import OptionError, QueryError
+from evenflow.query.planner import layout
+from evenflow.world.spark.regions.grouping import as_region, check_region, group
+
+BEGIN = "2026-11-23T08:00:00Z"
+
+
+def planned(sites: int = 2, *, port: int = 4001, factor: int = 2, cut: Any = "content", sink: Any = None, **cut_options: Any) -> Any:
+    flow = ef.Dataflow("traffic")
+    rows = flow.source(ef.sources.generator(rate=1000), cut=cut, **cut_options).select("key", v=f"value * {factor}")
+    rows.group_by("key").agg(n="sum(v)").to(sink if sink is not None else ef.sinks.stream(port), name="out")
+    return layout(flow.network, sites=sites)
+
+
+def made(*, sites: int = 2, begin: str = BEGIN, **of: Any) -> Any:
+    return as_region(planned(sites, **of), group("traffic", begin), sites)[1].group
+
+
+def test_regions_that_differ_in_addresses_only_are_of_one_group() -> None:
+    assert made().digest == made(port=4002).digest
+
+
+@pytest.mark.parametrize("other", [{"sites": 4}, {"begin": "2026-11-23T08:00:01Z"}, {"factor": 3}, {"width_ms": 50.0}])
+def test_other_programs_shapes_and_cuts_are_other_groups(other: dict[str, Any]) -> None:
+    assert made(**other).digest != made().digest
+
+
+def test_sources_begin_with_the_group_and_not_with_the_region() -> None:
+    region, of = as_region(planned(), group("traffic", BEGIN), 2)
+    (source,) = region.sources.values()
+    assert source.begin_us == of.group.origin_us == source.source.begin_us == 1_795_420_800 * 1_000_000
+
+
+def test_begin_is_a_moment_in_several_ways_of_writing() -> None:
+    moments = [BEGIN, "2026-11-23T09:00:00+01:00", datetime(2026, 11, 23, 8, tzinfo=UTC), 1_795_420_800]
+    assert len({group("traffic", moment) for moment in moments}) == 1
+
+
+@pytest.mark.parametrize("begin", ["2026-11-23T08:00:00", "soon", datetime(2026, 11, 23), -1, True, 2**60, None])
+def test_a_begin_without_a_zone_or_sense_is_refused(begin: Any) -> None:
+    with pytest.raises(OptionError, match="zone"):
+        group("traffic", begin)
+
+
+@pytest.mark.parametrize(("name", "sites"), [("a b", None), ("", None), ("x", 0), ("x", True), ("x", "4")])
+def test_names_and_numbers_of_sites_are_checked(name: str, sites: Any) -> None:
+    with pytest.raises(OptionError):
+        group(name, BEGIN, sites)
+
+
+def test_sources_with_a_leader_are_refused() -> None:
+    with pytest.raises(QueryError, match="cut='content'"):
+        made(cut="leader")
+
+
+@pytest.mark.parametrize("sink", [ef.sinks.parquet("/nowhere"), ef.sinks.spark(), ef.sinks.delta("/nowhere")])
+def test_a_sink_that_cannot_compare_is_refused(sink: Any) -> None:
+    with pytest.raises(QueryError, match="cannot compare"):
+        made(sink=sink)
+
+
+PLAIN: dict[str, Any] = {"url": None, "standby": False, "tables": False, "shedding": "off", "balance": "none"}
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [({"url": "/x"}, "location"), ({"standby": True}, "standby"), ({"tables": True}, "table"), ({"shedding": "on"}, "leave out"),
+     ({"balance": "river"}, "dealt")],
+)  # fmt: skip
+def test_what_a_region_would_decide_by_itself_is_refused(other: dict[str, Any], why: str) -> None:
+    check_region(group("traffic", BEGIN), **PLAIN)
+    with pytest.raises(OptionError, match=why):
+        check_region(group("traffic", BEGIN), **{**PLAIN, **other})
