@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from evenflow.availability.mode import MODES, Mode, Modes, check_built, mode_named, shortened
+from collections.abc import Sequence
+from typing import Any
+
+from evenflow.availability.guarantee import CHEAPEST_FIRST, GIVES, Guarantee, OperatorClass, at_least, cheapest
+from evenflow.availability.mode import BUILT, MODES, Mode, Modes, check_built, mode_named, of_segment, shortened
 from evenflow.errors import AvailabilityError
 from evenflow.plan.layout import Layout
 
@@ -10,17 +14,78 @@ from evenflow.plan.layout import Layout
 def modes_of(layout: Layout, availability: str = Mode.PAIRS, sites: int | None = None) -> Modes:
     """By segment. availability: of all whose boxes do not say. sites: how many host from the start, if that is known.
 
-    Raises AvailabilityError for a mode that there is not, that is not built, or for which there are too few sites.
+    Raises AvailabilityError for a mode that there is not, that is not built, that some box cannot have, or for which there are too few
+    sites; and where an output is to have more than boxes, modes and sink can give.
     """
     where = f"dataflow {layout.name!r}"
     otherwise = check_built(mode_named(availability, where), where)
     chosen = [check_built(layout.modes.get(s.id, otherwise), f"{where}, segment {s.name!r}") for s in layout.segments]
-    check_sites(chosen, sites, where)
-    return shortened(chosen)
+    return checked(layout, shortened(chosen), sites)
 
 
-def check_sites(modes: list[Mode], sites: int | None, where: str) -> None:
-    """Raise AvailabilityError where a backup would be on the site that it is for."""
+def checked(layout: Layout, modes: Modes, sites: int | None = None) -> Modes:
+    """The modes, if the segments can have them and every output has what it is to have. Raises AvailabilityError as `modes_of` does."""
+    where = f"dataflow {layout.name!r}"
     needs = next((mode for mode in modes if MODES[mode].backup), None)
     if needs is not None and sites is not None and sites < 2:
         raise AvailabilityError(f"{where}: availability {str(needs)!r} needs two sites at least, and there is {sites}: use more sites")
+    for segment in layout.segments:
+        for box, of in layout.depends.get(segment.id, ()):
+            mode = of_segment(modes, segment.id)
+            if GIVES[of][mode] is None:
+                raise AvailabilityError(_refused(box, of, mode))
+    for sink in layout.promised:
+        _check_promise(layout, modes, sink)
+    return modes
+
+
+def _refused(box: str, of: OperatorClass, mode: Mode) -> str:
+    why = "may answer otherwise when it is asked again" if of is OperatorClass.ARBITRARY else "depends on all that it ever had"
+    others = " or ".join(repr(str(each)) for each in CHEAPEST_FIRST if GIVES[of][each] is not None and each in BUILT)
+    return f"box {box!r} ({of}) {why}, so availability {str(mode)!r} cannot bring back what it had: use {others}"
+
+
+# ---------------------------------------------------------------- what outputs have
+
+
+def given_to(layout: Layout, modes: Modes, sink: str) -> Guarantee:
+    """What an output has through failures: the worst of its sink and of all boxes upstream (HW 3.2.1)."""
+    found = [Guarantee.NO_LOSS if _at_least_once(layout.sinks[sink]) else Guarantee.PRECISE]
+    found += [given for _, _, _, given in _upstream(layout, modes, sink)]
+    return min(found, key=list(Guarantee).index)
+
+
+def _check_promise(layout: Layout, modes: Modes, sink: str) -> None:
+    wanted = layout.promised[sink]
+    asks = f"sink {sink!r} is to be {wanted} through failures"
+    for box, of, mode, given in _upstream(layout, modes, sink):
+        if not at_least(given, wanted):
+            enough = cheapest(of, wanted, BUILT)
+            advice = f"use availability {str(enough)!r} there" if enough is not None else f"ask for guarantee {str(given)!r}"
+            raise AvailabilityError(f"{asks}, and box {box!r} ({of}) with availability {str(mode)!r} gives {given} at most: {advice}")
+    if _at_least_once(layout.sinks[sink]) and not at_least(Guarantee.NO_LOSS, wanted):
+        kind = getattr(layout.sinks[sink], "kind", "sink")
+        raise AvailabilityError(
+            f"{asks}, and {kind} cannot remember an epoch, so it may be given one twice: no mode helps. Use a sink that remembers, such as "
+            "parquet or a table, or ask for guarantee 'no-loss'"
+        )
+
+
+def _at_least_once(sink: Any) -> bool:
+    return bool(getattr(sink, "at_least_once", False))
+
+
+def _upstream(layout: Layout, modes: Modes, sink: str) -> Sequence[tuple[str, OperatorClass, Mode, Guarantee]]:
+    """(box, its class, its mode, what that gives) of all in segments from which the sink gets rows, its own included, sources first."""
+    reached: set[int] = set()
+    for segment in reversed(layout.segments):
+        ends = segment.sink == sink or any(step.box == sink and step.kind in ("discard", "stage", "commit") for step in segment.steps)
+        if ends or segment.id in reached:
+            reached |= {segment.id, *(layout.arcs[arc].producer for arc in segment.inputs)}
+    found = []
+    for number in sorted(reached):
+        mode = of_segment(modes, number)
+        for box, of in layout.depends.get(number, ()):
+            if (given := GIVES[of][mode]) is not None:
+                found.append((box, of, mode, given))
+    return found

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
+from evenflow.availability.guarantee import Guarantee, OperatorClass
 from evenflow.availability.mode import Mode
 from evenflow.stream.worth import ALIKE, Classes
 
@@ -175,7 +176,8 @@ class Layout:
 
     sheds: by source, what may be left out of it, where that is asked for; not there if nothing may. worths: by segment, of the outputs
     that it feeds; nothing if age matters to none, or to all alike. modes: by segment, which mode of availability its boxes ask for; not
-    there if none does.
+    there if none does. depends: by segment, how what its boxes put out depends on what they have had, (box, class). promised: by sink, what
+    it must have through failures, where that is said.
     """
 
     name: str
@@ -186,6 +188,8 @@ class Layout:
     sheds: Mapping[str, Shed] = field(default_factory=dict)
     worths: Mapping[int, tuple[Worth, ...]] = field(default_factory=dict)
     modes: Mapping[int, Mode] = field(default_factory=dict)
+    depends: Mapping[int, tuple[tuple[str, OperatorClass], ...]] = field(default_factory=dict)
+    promised: Mapping[str, Guarantee] = field(default_factory=dict)
 
     def stages(self) -> tuple[Step, ...]:
         """Steps with which sites write by themselves; each is named after its sink."""

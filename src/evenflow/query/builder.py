@@ -35,6 +35,7 @@ from evenflow.query.latest import draw_latest
 from evenflow.query.lineage import check_value
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network
 from evenflow.query.planner import layout
+from evenflow.query.protecting import AVAILABILITY
 from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.tables import RefreshedTable
@@ -360,13 +361,19 @@ class Stream(ShapedStream):
 
     # ------------------------------------------------ the end
 
-    def to(self, sink: Sink, *, qos: Qos | None = None, name: str | None = None) -> Stream:
+    def to(
+        self, sink: Sink, *, qos: Qos | None = None, guarantee: Literal["precise", "no-loss", "gap"] | None = None,
+        availability: Literal["pairs", "passive", "upstream", "amnesia"] | None = None, name: str | None = None,
+    ) -> Stream:  # fmt: skip
         """Send the rows to a sink, one of `evenflow.sinks`. Returns the stream, which may go to others as well.
 
         qos: what the results are worth when there is more to do than can be done, from `evenflow.qos(...)`; without it the output is
-        protected, and nothing that it needs is left out, whatever the engine's `shedding` is.
+        protected, and nothing that it needs is left out, whatever the engine's `shedding` is. guarantee: what must hold if sites are lost:
+        "precise", as if none had been; "no-loss", rows may come twice; "gap", what is missing is counted. A start that cannot give it is
+        an error, which names the box and the cheapest mode that would. availability: of what is before the sink, see `availability`.
         """
-        given = {"sink": sink} if qos is None else {"sink": sink, "qos": qos}
+        asked = {"qos": qos, "guarantee": guarantee, AVAILABILITY: availability}
+        given = {"sink": sink, **{name: value for name, value in asked.items() if value is not None}}
         with self.flow.whole():
             drawn = self.flow.draw("sink", given, (self,), name, getattr(sink, "kind", "sink"))
             check_value(self.flow.network, self.flow.box_of(drawn))

@@ -85,7 +85,7 @@ class _Export:
     # ------------------------------------------------ how a box may be drawn
 
     def _lines(self, box: Box) -> Iterator[str]:
-        asked = f".availability({text(box.params[AVAILABILITY])})" if AVAILABILITY in box.params else ""
+        asked = f".availability({text(box.params[AVAILABILITY])})" if AVAILABILITY in box.params and box.kind != "sink" else ""
         yield from (call + asked for call in self._calls(box))
         yield self._added(box)
 
@@ -126,7 +126,8 @@ class _Export:
     def _sink(self, box: Box) -> Iterator[str]:
         asked = box.params.get("qos")
         worth = "" if asked is None else f"qos=ef.qos({', '.join(f'{key}={value!r}' for key, value in asked.arguments().items())}), "
-        yield f"{self._input(box)}.to({self._value(box.params['sink'], box)}, {worth}name={text(box.name)})"
+        held = "".join(f"{key}={text(box.params[key])}, " for key in ("guarantee", AVAILABILITY) if box.params.get(key) is not None)
+        yield f"{self._input(box)}.to({self._value(box.params['sink'], box)}, {worth}{held}name={text(box.name)})"
 
     def _filter(self, box: Box) -> Iterator[str]:
         yield from self._named(f"{self._input(box)}.where({self._value(box.params['condition'], box)})", box, "filter")

@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Any, Final, Literal, get_args, get_origin
 
 from evenflow import sinks, sources
+from evenflow.availability.guarantee import Guarantee
 from evenflow.availability.mode import Mode
 from evenflow.query.aggregates import FUNCTIONS
 from evenflow.query.kinds import GUARDED, KINDS
@@ -100,6 +101,9 @@ AVAILABILITY: Final = FormField(
     (None, *map(str, Mode)),
     more=True,
 )
+GUARANTEE: Final = FormField(
+    "guarantee", "choice", "What must hold when sites are lost; else what the modes give.", None, (None, *map(str, Guarantee)), more=True
+)
 QOS: Final = FormField("qos", "code", "What they are worth under overload, evenflow.qos(...); without it nothing may go.", None, more=True)
 IN_TIME: Final = FormField("order", "choice", "Rows are taken in order of event time.", "event_time", ("event_time",), more=True)
 
@@ -119,7 +123,7 @@ FORMS: Final[Mapping[str, Form]] = {
     form.name: form
     for form in (
         _form("source", "Source", "ends", "README", "Where rows come from.", F("source", "source", "What is read.")),
-        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS),
+        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS, GUARANTEE),
         _form(
             "filter", "Where", "rows", "select", "Rows for which a condition is true.",
             F("condition", "expression", "Spark SQL that is true or false, such as proto = 6."),

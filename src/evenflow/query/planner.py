@@ -40,7 +40,7 @@ from evenflow.query.kinds.watermark import Watermark
 from evenflow.query.lateness import shed_when_late
 from evenflow.query.narrowing import narrow
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network, dead_letter_port
-from evenflow.query.protecting import modes_asked
+from evenflow.query.protecting import classes_of, modes_asked, promises
 from evenflow.query.units import gates
 from evenflow.stream.change import is_changelog
 
@@ -214,15 +214,9 @@ class _Cutter:
         sinks = {box.name: box.params["sink"] for box in self._network.of_kind("sink")}
         worths = worths_of(self._network, segments, self._arcs)
         return Layout(
-            self._network.name,
-            tuple(segments),
-            tuple(self._arcs),
-            sources,
-            sinks,
-            self._sheds,
-            worths,
-            modes_asked(self._network, segments),
-        )
+            self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, self._sheds, worths,
+            modes=modes_asked(self._network, segments), depends=classes_of(self._network, segments), promised=promises(self._network),
+        )  # fmt: skip
 
     def _spread_sensitivity(self) -> None:
         """Who feeds a segment that cares about order, or deals its rows out by their places, must itself put rows out in an order that is

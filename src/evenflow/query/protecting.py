@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from evenflow.availability.guarantee import Guarantee, OperatorClass, guarantee_named
 from evenflow.availability.mode import Mode, mode_named
 from evenflow.errors import AvailabilityError
 from evenflow.plan.layout import Segment
 from evenflow.query.faults import about
+from evenflow.query.kinds import read
 from evenflow.query.network import Box, Network
 
 AVAILABILITY: Final = "availability"
@@ -56,6 +58,19 @@ def modes_asked(network: Network, segments: Sequence[Segment]) -> Mapping[int, M
                 f"box {name!r} only leads rows on, and has nothing that could be lost: declare availability at the box before or behind it"
             )
     return found
+
+
+def classes_of(network: Network, segments: Sequence[Segment]) -> Mapping[int, tuple[tuple[str, OperatorClass], ...]]:
+    """By segment, its boxes with how what they put out depends on what they have had."""
+    kinds = {box.name: box.kind for box in network}
+    depends = {box.name: read(box.kind, box.params).depends for box in network}
+    return {segment.id: tuple((box, depends[box]) for box in _own(segment, kinds)) for segment in segments}
+
+
+def promises(network: Network) -> Mapping[str, Guarantee]:
+    """By sink, what it must have through failures, where that is said."""
+    sinks = ((box.name, box.params.get("guarantee")) for box in network.of_kind("sink"))
+    return {name: guarantee_named(given, f"box {name!r}") for name, given in sinks if given is not None}
 
 
 def _own(segment: Segment, kinds: Mapping[str, str]) -> Iterator[str]:

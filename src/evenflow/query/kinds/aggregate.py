@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from evenflow.availability.guarantee import OperatorClass
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, combinable, order_sensitive, result_type
 from evenflow.query.faults import about
@@ -46,6 +47,12 @@ class Aggregate(KeyedKind):
     window: TimeWindow | SessionWindow | RowWindow | None
     combine: bool = True
     mode: str = "update"
+
+    @property
+    def depends(self) -> OperatorClass:
+        """Windows of time close; totals and the last n rows of a key depend on all that came."""
+        closes = isinstance(self.window, TimeWindow | SessionWindow) and not self.changes
+        return OperatorClass.CONVERGENT if closes else OperatorClass.DETERMINISTIC
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, window, keys = inputs[0], self.window, self.keys

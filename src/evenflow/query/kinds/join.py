@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
+from evenflow.availability.guarantee import OperatorClass
 from evenflow.errors import QueryError
 from evenflow.query.faults import about
 from evenflow.query.join import Join as Joined
@@ -31,6 +32,12 @@ class Join(BoxKind):
     colours: ClassVar = JOINING
 
     join: Joined
+
+    @property
+    def depends(self) -> OperatorClass:
+        """A pair depends on rows within its bounds. That a row has had no partner depends on all that it has met."""
+        bounded = self.join.low_us is not None and self.join.high_us is not None
+        return OperatorClass.CONVERGENT if bounded and self.join.how == "inner" else OperatorClass.DETERMINISTIC
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         """Of a join of two streams. Raises QueryError, UnknownColumn or TypeMismatch, naming the box."""

@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
+from evenflow.availability.guarantee import OperatorClass
+
 Order = Literal["event_time", "arrival"]
 """event_time: behind the watermark. arrival: by the frame's address."""
 
@@ -97,6 +99,13 @@ class BoxKind:
     def repeats(self) -> bool:
         """It gives the same for the same input and state, whenever and wherever it is asked (E3)."""
         return True
+
+    @property
+    def depends(self) -> OperatorClass:
+        """How what it puts out depends on what it has had: what a mode of availability can bring back of it."""
+        if not self.repeats:
+            return OperatorClass.ARBITRARY
+        return OperatorClass.DETERMINISTIC if self.stateful else OperatorClass.REPEATABLE
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         """What a box of that name makes of its inputs. Raises QueryError or a subclass of it that names the box and says what to do."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from evenflow.availability.guarantee import OperatorClass
 from evenflow.errors import QueryError
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_keys, check_order
@@ -22,6 +23,11 @@ class Sort(KeyedKind):
 
     name: ClassVar = "sort"
     refuses_changes: ClassVar = "would part a row from the one that replaces it"
+
+    @property
+    def depends(self) -> OperatorClass:
+        """It keeps what the watermark has not passed."""
+        return OperatorClass.CONVERGENT
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given = inputs[0]
