@@ -41,10 +41,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stream": set(),
     "processor": set(),
     # What a mode needs is known without a plan, and a plan says which one a segment has.
-    "plan": {"availability.mode"},
+    "plan": {"availability.mode", "availability.guarantee"},
     "kernels": set(),
     "state": {"plan", "kernels"},
-    "query": {"plan", "processor", "sources", "sinks", "availability.mode"},
+    "query": {"plan", "processor", "sources", "sinks", "availability.mode", "availability.guarantee"},
     "services": set(),
     "sources": set(),
     "store": {"availability"},

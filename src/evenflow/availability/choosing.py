@@ -11,8 +11,11 @@ from evenflow.errors import AvailabilityError
 from evenflow.plan.layout import Layout
 
 
-def modes_of(layout: Layout, availability: str = Mode.PAIRS, sites: int | None = None) -> Modes:
-    """By segment. availability: of all whose boxes do not say. sites: how many host from the start, if that is known.
+def modes_of(
+    layout: Layout, availability: str = Mode.PAIRS, sites: int | None = None, replicas: int = 1, *, located: bool = False
+) -> Modes:
+    """By segment. availability: of all whose boxes do not say. sites: how many host from the start, if that is known. replicas: of what
+    is replicated. located: the run has a checkpoint location.
 
     Raises AvailabilityError for a mode that there is not, that is not built, that some box cannot have, or for which there are too few
     sites; and where an output is to have more than boxes, modes and sink can give.
@@ -20,10 +23,10 @@ def modes_of(layout: Layout, availability: str = Mode.PAIRS, sites: int | None =
     where = f"dataflow {layout.name!r}"
     otherwise = check_built(mode_named(availability, where), where)
     chosen = [check_built(layout.modes.get(s.id, otherwise), f"{where}, segment {s.name!r}") for s in layout.segments]
-    return checked(layout, shortened(chosen), sites)
+    return checked(layout, shortened(chosen), sites, replicas, located=located)
 
 
-def checked(layout: Layout, modes: Modes, sites: int | None = None) -> Modes:
+def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: int = 1, *, located: bool = False) -> Modes:
     """The modes, if the segments can have them and every output has what it is to have. Raises AvailabilityError as `modes_of` does."""
     where = f"dataflow {layout.name!r}"
     needs = next((mode for mode in modes if MODES[mode].backup), None)
@@ -34,9 +37,44 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None) -> Modes:
             mode = of_segment(modes, segment.id)
             if GIVES[of][mode] is None:
                 raise AvailabilityError(_refused(box, of, mode))
+    if Mode.AMNESIA in modes:
+        _check_amnesia(layout, modes, replicas, located=located)
     for sink in layout.promised:
         _check_promise(layout, modes, sink)
     return modes
+
+
+def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool) -> None:
+    """Raise AvailabilityError where what is lost could be neither declared nor gone on without."""
+    where = f"dataflow {layout.name!r}: availability 'amnesia'"
+    if located:
+        raise AvailabilityError(
+            f"{where} and a checkpoint location do not go together: a restart would make again, with what was lost, what was given out "
+            "without it. Leave one of them out"
+        )
+    for segment in layout.segments:
+        if of_segment(modes, segment.id) is not Mode.AMNESIA:
+            continue
+        source = layout.sources.get(segment.source or "")
+        if getattr(source, "pushed", False):
+            raise AvailabilityError(
+                f"box {segment.source!r}: Spark pushes its rows, and would push those again of which a lost site had some: amnesia is for "
+                "what sites read themselves. Use availability 'pairs' there"
+            )
+        writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
+        sink = segment.sink or next(iter(writes), None)
+        if writes or (sink is not None and layout.sinks[sink].where == "spark"):
+            raise AvailabilityError(
+                f"sink {sink!r} keeps epochs at sites until they are stored, and amnesia would lose them between the two: use "
+                "availability 'pairs' there, or a sink in the driver"
+            )
+        for arc in segment.outputs:
+            consumer = layout.arcs[arc].consumer
+            if replicas > 1 and MODES[of_segment(modes, consumer)].replicates:
+                raise AvailabilityError(
+                    f"{segment.name!r} has availability 'amnesia', and {layout.segments[consumer].name!r} behind it has {replicas} "
+                    "replicas, which would not lose the same: use 'amnesia' there, too, or 'pairs' before it"
+                )
 
 
 def _refused(box: str, of: OperatorClass, mode: Mode) -> str:

@@ -38,6 +38,7 @@ from evenflow.coordinator.events import (
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.leaders import Leaders
 from evenflow.coordinator.ledger import Ledger, Spell
+from evenflow.coordinator.losses import Losses
 from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.newcomers import Arrivals
 from evenflow.coordinator.pace import AHEAD, Pace
@@ -116,6 +117,7 @@ class RunEffects:
         self._numbers = plan.number
         self.wanted: list[PlanChangeRequested] = []
         self.comparison, self.ledger = Comparison(layout), Ledger(beginning.left_out)
+        self.losses = Losses(layout)
         self._actions: list[CoordinatorAction] = []
 
     def __repr__(self) -> str:
@@ -183,7 +185,12 @@ class RunEffects:
 
     def recover(self) -> None:
         """C6: copy what has too few replicas, a bounded number of pieces at a time."""
-        if not self.running or self.settling or self.under_way():
+        if not self.running or self.under_way():
+            return
+        if (anew := self.recovery.anew()) is not None:
+            self._propose_beyond(anew.placement, anew.copies)
+            return
+        if self.settling:
             return
         step = self.recovery.next_step()
         if step.wait_ms is not None:
@@ -263,7 +270,7 @@ class RunEffects:
         self.end_if_finished()
 
     def end_if_finished(self) -> None:
-        if self.over or not self._finished >= set(self.view.active()):
+        if self.over or not self._finished >= set(self.view.active()) or self.view.lacks():
             return
         self.exhausted = not self.draining  # All that the sources have is through, and not only what had been taken in.
         if self.journal is None:

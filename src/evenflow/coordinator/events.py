@@ -355,6 +355,8 @@ class Kind(StrEnum):
     """A site has what was copied to it, and counts."""
     COPY_DROPPED = "copy_dropped"
     """What was to be copied to a site did not get there."""
+    BEGUN_ANEW = "begun_anew"
+    """Partitions that nobody had any more have begun anew with nothing, and what was lost is declared."""
     RECOVERY_WAITS = "recovery_waits"
     """Something is missing, and nobody can copy it now."""
     REDUNDANCY = "redundancy"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenflow.plan.membership import Leader, Membership
-from evenflow.plan.plan import Copy
+from evenflow.plan.plan import Copy, Plan
 from evenflow.site.view import View
 from evenflow.stream.ids import Term
 
@@ -22,11 +22,24 @@ class Leaders:
         def successor(segment: int, partition: int, leader: Leader) -> Leader:
             if leader.site in after.sites:
                 return leader
-            return Leader(after.live(self._view.plan, segment, partition)[0], after.number)
+            live = after.live(self._view.plan, segment, partition)
+            return Leader(live[0], after.number) if live else leader  # Nobody leads until it begins anew (B4).
 
         return tuple(
             tuple(successor(segment, partition, leader) for partition, leader in enumerate(row))
             for segment, row in enumerate(after.leaders)
+        )
+
+    def begun_anew(self, plan: Plan, before: Membership) -> Led:
+        """In the next membership: the targets of copies from nothing lead what they get."""
+        targets = {(c.segment, p): c.target for c in plan.copies if c.void for p in c.partitions}
+        term = Term(before.number + 1)
+        return tuple(
+            tuple(
+                Leader(targets[segment, partition], term) if (segment, partition) in targets else leader
+                for partition, leader in enumerate(row)
+            )
+            for segment, row in enumerate(before.leaders)
         )
 
     def after_move(self, move: Copy) -> Led:

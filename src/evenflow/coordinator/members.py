@@ -76,13 +76,21 @@ def lose_site(run: RunEffects, event: SiteLost) -> None:
     after = Membership(Term(before.number + 1), sites, joining, dropped, before.leaders, before.retired)
     run.view.change(after)
     lost = run.recovery.lost()
-    if lost:
+    if lost and run.recovery.can_void() and after.joining:
+        # What is being copied waits for frames that nobody has: first these are void.
+        for copy in joining:
+            if copy.moves:
+                run.give_up_move(copy, f"site {event.site} is lost, and something begins anew")
+        after = replace(after, joining=(), dropped=(*dropped, *(copy.number for copy in joining)))
+        run.view.change(after)
+        lost = run.recovery.lost()
+    if lost and not run.recovery.can_void():
         run.end(run.deaths.lost(event, why, lost, max(map(len, run.plan.placement[0])), run.seen))
         return
     if run.checkpointing.waits_for(event.site):
         run.drop_checkpoint(f"site {event.site} is lost")
     run.announce(replace(after, leaders=run.leaders.successors(after)))
-    if not event.planned:
+    if not event.planned and not lost:
         run.happened(Kind.TAKE_OVER, event.site, f"the replicas of site {event.site}'s partitions go on without it")
     run.ready.discard(event.site)
     run.end_if_finished()

@@ -10,7 +10,7 @@ from dataclasses import replace
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import EpochSeen, Kind, PlanChangeRequested, SiteSaid, Tell
 from evenflow.site.events import PlanAborted, PlanCommitted
-from evenflow.site.facts import Refused
+from evenflow.site.facts import Promised, Refused
 from evenflow.site.view import NOBODY
 
 
@@ -24,16 +24,19 @@ def want_plan(run: RunEffects, event: PlanChangeRequested) -> None:
 
 def note_promise(run: RunEffects, event: SiteSaid) -> None:
     assert run.proposed is not None
+    assert isinstance(event.fact, Promised)
     run.promised.add(event.site)
+    run.losses.hear(event.fact.heard)
     if not run.promised >= set(run.sites):
         return
-    before, plan, run.proposed = run.plan, run.proposed, None
+    before, plan, run.proposed = run.plan, run.losses.begins(run.proposed), None
     if plan.copies or run.membership.dropped or run.membership.retired:
         # First who does not count, then where things are: at no moment may a site count a replica that has no state.
         known = {copy.number for copy in (*before.copies, *plan.copies)}
         dropped = tuple(number for number in run.membership.dropped if number in known)
         retired = tuple(number for number in run.membership.retired if number in known)
-        run.change_membership(joining=plan.copies, dropped=dropped, retired=retired)
+        leaders = run.leaders.begun_anew(plan, run.membership) if any(copy.void for copy in plan.copies) else run.membership.leaders
+        run.change_membership(joining=plan.copies, dropped=dropped, retired=retired, leaders=leaders)
     run.view.adopt(plan, plan.effective - 1)
     run.tell_all(PlanCommitted(plan))
     if run.journal is not None:
@@ -46,7 +49,9 @@ def note_promise(run: RunEffects, event: SiteSaid) -> None:
     run.act(*run.replacing.committed(before), *run.arrivals.committed(before))
     for copy in plan.copies:
         name, count = run.layout.segments[copy.segment].name, len(copy.partitions)
-        if copy.moves:
+        if copy.void:
+            run.happened(Kind.BEGUN_ANEW, copy.target, *run.losses.begun(copy, plan))
+        elif copy.moves:
             text = f"{count} partitions of {name} move from site {copy.replaces} to site {copy.target}: {run.moving.reason(copy)}"
             run.happened(Kind.MOVE_BEGUN, copy.target, text, run.moving.described(copy))
         else:

@@ -12,12 +12,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from evenflow.availability.mode import MODES
 from evenflow.coordinator.events import PairPause, Pause
 from evenflow.coordinator.retries import PAUSE_MS, Retries
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy, Placement
 from evenflow.site.view import NOBODY, Block, View
-from evenflow.stream.ids import CopyNumber, SiteId
+from evenflow.stream.ids import NO_SITE, CopyNumber, SiteId
 
 PATIENCE_MS: Final = 0.0
 """How long what was lost waits for a new site before the remaining ones take it."""
@@ -111,6 +112,39 @@ class Recovery:
                 if not self._view.live(block):
                     lost.setdefault(segment.name, []).extend(block.partitions)
         return {name: tuple(sorted(partitions)) for name, partitions in lost.items()}
+
+    def can_void(self) -> bool:
+        """Whether all that has no live replica may begin anew, and somebody is there for it (B4)."""
+        view = self._view
+        lacking = [s.id for s in self._layout.segments if any(not view.live(block) for block in view.blocks(s.id))]
+        return all(MODES[view.plan.mode(segment)].base == "void" for segment in lacking) and bool(self._able())
+
+    def _able(self) -> list[SiteId]:
+        return [site for site in self._view.membership.sites if site not in self.leaving]
+
+    def anew(self) -> Step | None:
+        """Who gets what has no live replica, to begin anew with nothing; None if there is no such thing. It goes to the site that takes the
+        lost one's place, else to those that have least. Called when no plan is proposed and no copy is under way."""
+        view = self._view
+        if view.redundancy():
+            return None
+        placement, load = self.cleared(), view.load()
+        rows, copies = [list(row) for row in placement], []
+        for segment in self._layout.segments:
+            shares: dict[SiteId, list[int]] = {}
+            for block in view.blocks(segment.id):
+                if view.live(block):
+                    continue
+                for partition in block.partitions:
+                    lost = next((site for site in rows[segment.id][partition] if site < 0), NOBODY)
+                    heir = self._heir(hole(lost), (), load) if lost != NOBODY else NOBODY
+                    target = heir if heir != NOBODY else min(self._able(), key=lambda site: (load[site], site))
+                    load[target] += 1
+                    shares.setdefault(target, []).append(partition)
+                    rows[segment.id][partition] = (target,)
+            for target, partitions in shares.items():
+                copies.append(Copy(self.next_number(), segment.id, tuple(sorted(partitions)), NO_SITE, target))
+        return Step(tuple(map(tuple, rows)), tuple(copies))
 
     def cleared(self) -> Placement:
         """The newest placement without the replicas that are not there: a hole says whose heirs they are for (see `hole`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from evenflow.coordinator import appending, balancing, checkpoints, copies, guards, members, plans
+from evenflow.coordinator import appending, balancing, checkpoints, copies, guards, losing, members, plans
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import (
     Appended,
@@ -55,7 +55,9 @@ from evenflow.site.facts import (
     RowsShed,
     StateUnreadable,
     TookOver,
+    Unread,
     UserCodeSlow,
+    Voided,
 )
 
 
@@ -97,6 +99,8 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("V4", UserCodeSlow, guards.is_member, note_slow, "user code that does not return is not silence: a person should know")
     yield said("E3", Digests, guards.is_member, compare, "replicas that disagree stop the run")
     yield said("D5", RowsShed, guards.is_member, note_shed, "what was left out is told by every replica, and counts once")
+    yield said("B4", Voided, guards.is_member, losing.note, "what was read as empty is counted")
+    yield said("B4", Unread, guards.is_member, losing.count, "rows that nobody has received are counted")
     yield said("J2", Logged, guards.is_member, appending.note_cuts, "what all live members hold goes into the next entry")
     yield said("E6", PartFinished, guards.is_member, RunEffects.note_finished, "the run is over when every live replica's part is")
     yield said("K5", CheckpointStored, guards.owes_checkpoint, checkpoints.take, "whole when all have, and its epoch is durable")

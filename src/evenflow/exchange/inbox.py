@@ -58,10 +58,11 @@ class Inbox:
     """Frames of one stream for one cohort of partitions of its consumer.
 
     producers: number of producer partitions. through: last complete epoch. frame_bytes: memory held by waiting frames.
-    duplicates: frames and marks that came again or from a former feeder.
+    duplicates: frames and marks that came again or from a former feeder. voids: producer partitions whose frames up to an epoch nobody
+    has (B4): they are read as empty, and event time stands still meanwhile.
     """
 
-    __slots__ = ("_epochs", "duplicates", "feeds", "frame_bytes", "producers", "stream", "through")
+    __slots__ = ("_epochs", "_stamp", "duplicates", "feeds", "frame_bytes", "producers", "stream", "through", "voids")
 
     def __init__(self, stream: int, producers: int, through: int = 0) -> None:
         self.stream, self.producers, self.through = stream, producers, through
@@ -69,6 +70,30 @@ class Inbox:
         self.duplicates = 0
         self.feeds: dict[FeedNumber, Feed] = {}
         self._epochs: dict[int, _Gathered] = {}
+        self.voids: dict[int, int] = {}
+        self._stamp = 0
+
+    def void(self, partitions: Iterable[int], until: int) -> None:
+        """Nobody has the frames of these producer partitions behind the last complete epoch, up to `until`. Assign anew."""
+        self.voids = {partition: last for partition, last in self.voids.items() if last > self.through}
+        if until > self.through:
+            self.voids |= dict.fromkeys(partitions, until)
+
+    def voided(self, epoch: int) -> int:
+        """How many producer partitions' frames of the epoch are read as empty."""
+        return sum([last >= epoch for last in self.voids.values()]) if self.voids else 0
+
+    def _complete(self) -> bool:
+        """Whether all of the epoch after the last complete one is here."""
+        gathered = self._epochs.get(self.through + 1)
+        return (0 if gathered is None else gathered.producers) + self.voided(self.through + 1) == self.producers
+
+    def advance(self) -> bool:
+        """Look what is complete now that frames are missed no more. True if any epoch is."""
+        before = self.through
+        while self._complete():
+            self.through += 1
+        return self.through > before
 
     def assign(self, feeders: Mapping[SiteId, tuple[int, ...]], numbers: Iterable[FeedNumber]) -> list[Feed]:
         """Be fed by these sites (site: producer partitions) from now on, from the first incomplete epoch. numbers: for the new feeds."""
@@ -107,6 +132,8 @@ class Inbox:
         gathered.opened = min(gathered.opened, mark.opened)
         gathered.kept = min(gathered.kept, mark.kept)
         gathered.newest = max(gathered.newest, mark.newest)
+        if self.voids:
+            return self.advance()
         if mark.epoch != self.through + 1 or gathered.producers < self.producers:
             return False
         self.through = mark.epoch
@@ -116,7 +143,15 @@ class Inbox:
 
     def pop(self, epoch: int) -> EpochInput:
         """Take a complete epoch out."""
-        gathered = self._epochs.pop(epoch)
+        gathered = self._epochs.pop(epoch, None)
+        if gathered is None:  # Nobody has anything of it.
+            assert self.voided(epoch) == self.producers, f"epoch {epoch} of stream {self.stream} is not here"
+            return EpochInput((), NO_WATERMARK, self._stamp, self._stamp)
+        if self.voided(epoch):
+            gathered.watermark = NO_WATERMARK
+            if epoch >= max(self.voids.values()):
+                self.voids = {}
+        self._stamp = gathered.stamp
         frames = gathered.frames
         order = sorted(frames) if len(frames) > 1 else frames
         batches = tuple([bundle.rows for key in order for bundle in frames[key]])

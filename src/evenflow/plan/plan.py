@@ -5,13 +5,26 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from evenflow.availability.mode import Mode, Modes
 from evenflow.availability.mode import of_segment as mode_of
 from evenflow.plan.layout import Ranges, Segment, Step
 from evenflow.plan.ranges import of_segment
+from evenflow.stream.epoch import NO_WATERMARK
 from evenflow.stream.ids import NO_SITE, CopyNumber, PlanNumber, SiteId
+
+
+class Begins(NamedTuple):
+    """Where an ingress partition stands that was lost with its log, as far as anybody has heard of it: what its epochs up to `epoch` have
+    taken of the source, whether that has ended, and the stamp of the last."""
+
+    segment: int
+    partition: int
+    epoch: int = 0
+    taken: int = 0
+    ended: bool = False
+    stamp: int = NO_WATERMARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +33,8 @@ class Copy:
 
     partitions: of `segment`, ascending. source: site that has them, target: site that gets them, as of the end of the epoch before the
     effective one of the plan that begins the copy. replaces: site whose replica goes when the copy is live, if this is a move; until then
-    the target has a rank of its own, the last. -1: the copy makes up for a lost replica, in its rank.
+    the target has a rank of its own, the last. -1: the copy makes up for a lost replica, in its rank. source -1: nobody has the state, and
+    the partitions begin anew with nothing (B1, void). begins: of ingress partitions that do, where their sources go on.
     """
 
     number: CopyNumber
@@ -29,6 +43,12 @@ class Copy:
     source: SiteId
     target: SiteId
     replaces: SiteId = NO_SITE
+    begins: tuple[Begins, ...] = ()
+
+    @property
+    def void(self) -> bool:
+        """Its partitions begin anew: nobody has what they had."""
+        return self.source == NO_SITE
 
     @property
     def moves(self) -> bool:

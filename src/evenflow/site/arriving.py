@@ -20,10 +20,12 @@ import numpy as np
 
 from evenflow.errors import TransferCorrupt
 from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Copy
 from evenflow.site.acknowledging import Acknowledging
 from evenflow.site.cohort import Cohort
 from evenflow.site.copying import Stage, stage_of
 from evenflow.site.departing import Departing
+from evenflow.site.entered import Entered
 from evenflow.site.events import PartTaken, StateArrived, StatePartRead, StateRead
 from evenflow.site.facts import CopyFailed, CopyLive, TookOver
 from evenflow.site.feeding import Feeding
@@ -34,7 +36,7 @@ from evenflow.site.releasing import Releasing
 from evenflow.site.view import View
 from evenflow.state.page_snapshot import State as StateBytes
 from evenflow.state.transfer import Facts, unpacked, verifying
-from evenflow.stream.epoch import Lost
+from evenflow.stream.epoch import NO_WATERMARK, Lost
 from evenflow.stream.ids import NO_COPY, CopyNumber
 
 LEVEL_EPOCHS: Final = 2
@@ -135,8 +137,16 @@ class Arriving:
         view = self._view
         for copy in view.copies():
             if copy.target == view.site and self.stage(copy.number) is Stage.TO_COME:
-                self._housing.move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
+                cohort = self._housing.move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
+                if copy.void:
+                    self._begin_anew(cohort, copy)
                 assert self.stage(copy.number) is not Stage.TO_COME
+
+    def _begin_anew(self, cohort: Cohort, copy: Copy) -> None:
+        """B1: nobody has its state, so there is none to wait for. What a sink has not had of the epochs before, it never gets."""
+        done, nobodys = cohort.hosted.done, Entered().to_facts()
+        logs = {str(b.partition): [b.taken, b.ended, nobodys, b.stamp, []] for b in copy.begins}
+        self._settle(cohort, {"epoch": done, "watermark": NO_WATERMARK, "committed": done, "digests": [], "logs": logs})
 
     def install_early(self) -> None:
         """Take in state that was faster than the plan."""

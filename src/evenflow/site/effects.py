@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from evenflow.availability.mode import Mode
 from evenflow.errors import SourceError
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.section import CLOSES, Mark
+from evenflow.plan.plan import Copy
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
 from evenflow.site.capturing import Capturing
@@ -48,7 +50,7 @@ from evenflow.site.events import (
     WriteFailed,
     Written,
 )
-from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, RowsShed, StateUnreadable
+from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, RowsShed, StateUnreadable, Voided
 from evenflow.site.fittings import Fittings
 from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Setup
@@ -56,6 +58,7 @@ from evenflow.site.hosted import Outcome
 from evenflow.site.housing import Housing
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.log import PartitionLog
+from evenflow.site.losing import Losing
 from evenflow.site.replaying import CannotReplay
 from evenflow.site.restoring import wanted
 from evenflow.site.spilling import Answer
@@ -97,6 +100,7 @@ class Effects(Fittings):
         )
         for order in wanted(self.housing.cohorts.values(), self.beginning.pieces, self.beginning.epoch) if self.beginning.pieces else ():
             self.act(order)
+        self.losing = Losing(layout, self.view, self)
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._asked_plan = self._promised = 0
         self._settle_in()
@@ -219,6 +223,7 @@ class Effects(Fittings):
         for key in self.leading.confirm(peer, section) if section.settled else ():
             self.arriving.give_up(*key)
         if section.records:
+            self.leading.witness(section.records)
             self._may_begin = self.leading.hear_records(peer, section.records) or self._may_begin
             self._may_close = self.ingress.demand(max([record.epoch for record in section.records])) or self._may_close
         for held in section.held:
@@ -260,6 +265,7 @@ class Effects(Fittings):
             return
         for site in before:
             if site not in event.membership.sites:
+                self.losing.note(site, self.housing.order)
                 self.held.pop(site, None)
                 self.feeding.link_down(site)
         self._settle_in()
@@ -360,7 +366,7 @@ class Effects(Fittings):
     def promise(self, event: PlanProposed) -> None:
         self._promised = event.plan.number
         self.ingress.hold_from = event.plan.effective
-        self.tell(Promised(event.plan.number))
+        self.tell(Promised(event.plan.number, self.leading.heard_of(event.plan)))
 
     def refuse(self, event: PlanProposed) -> None:
         self.tell(Refused(event.plan.number, self.ingress.closed))
@@ -372,9 +378,25 @@ class Effects(Fittings):
                 self.act(Meet(segment, names))
         self.view.adopt(event.plan, self.finished)
         self.ingress.hold_from = None
-        self.ingress.want(event.plan.effective)
+        voids = [copy for copy in event.plan.copies if copy.void]
+        self.ingress.want(event.plan.effective, insist=bool(voids))
         self._settle_in()
+        if voids:
+            self.losing.begin(event.plan, self.cohorts)
+        for copy in voids:
+            self._void(copy)
         self._hear_held()
+
+    def _void(self, copy: Copy) -> None:
+        """B4: partitions begin anew with the plan, and nobody has what they have sent behind what is here: it is read as empty."""
+        until, number = self.view.plan.effective - 1, self.view.plan.number
+        for cohort in self.housing.order:
+            for stream in cohort.segment.inputs:
+                if self.layout.arcs[stream].producer == copy.segment and cohort.inboxes[stream].through < until:
+                    first = cohort.inboxes[stream].through + 1
+                    self.feeding.void(cohort, stream, copy.partitions, until)
+                    self.tell(Voided(number, stream, copy.partitions, first, until))
+                    self._may_begin = True
 
     def abandon(self, event: PlanAborted) -> None:
         self._stirred = True
@@ -444,8 +466,12 @@ class Effects(Fittings):
         """Keep an epoch's frames (A1), and hand them to those who have asked for them, here or at a peer."""
         tick = outcome.tick
         plan = self.view.plan_at(tick.epoch).number
+        if cohort.logs and self.view.plan.mode(cohort.segment.id) is Mode.AMNESIA:
+            self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed(set(cohort.segment.outputs)))
         for output, stream in enumerate(cohort.segment.outputs):
             kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output), tick.kept, tick.newest)
+            if self.losing.counting:
+                self.losing.made(cohort, stream, kept)
             if cohort.number == 0:
                 self.feeding.produced(stream, cohort.retained[stream], kept)
             else:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from evenflow.availability.entries import Cut, Key, Piece
+from evenflow.plan.plan import Begins
 from evenflow.stream.ids import FIRST_TERM, CopyNumber, PlanNumber, Term
 
 
@@ -14,6 +15,8 @@ class Promised:
     """This site holds the plan and will not open an epoch at or after its effective one before commit or abort (V2)."""
 
     number: PlanNumber
+    heard: tuple[Begins, ...] = ()
+    """Of ingress partitions that begin anew with the plan, what this site has heard of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,26 @@ class PartFinished:
 
     epoch: int
     membership: Term = FIRST_TERM
+
+
+@dataclass(frozen=True, slots=True)
+class Voided:
+    """A site reads as empty what nobody has (B4): the frames of these producer partitions of `stream`, from epoch `first` to `last`.
+    plan: which says so."""
+
+    plan: PlanNumber
+    stream: int
+    partitions: tuple[int, ...]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """Partitions began anew behind `stream`, and of what this site has sent them, or would have, nobody has received so many rows (B4)."""
+
+    stream: int
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,5 +197,7 @@ Fact = (
     | CheckpointUnable
     | Logged
     | RowsShed
+    | Voided
+    | Unread
     | StateUnreadable
 )

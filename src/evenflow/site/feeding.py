@@ -54,6 +54,16 @@ class Feeding:
             start = inbox.through + 1
             self._request(feed.site, Resume(stream, cohort.number, feed.number, start, feed.producers, cohort.partitions))
 
+    def void(self, cohort: Cohort, stream: int, partitions: tuple[int, ...], until: int) -> None:
+        """Nobody has what these producer partitions have sent behind what is here, up to an epoch (B4)."""
+        inbox = cohort.inboxes[stream]
+        inbox.void(partitions, until)
+        former = [feed.site for feed in inbox.feeds.values()]
+        feeders = self._view.feeders(self._layout.arcs[stream].producer, self.unreachable)
+        self._ask(cohort, stream, inbox, feeders, [site for site in former if site not in feeders])
+        if inbox.advance():
+            self.completed.add(stream)
+
     def shrunk(self, cohort: Cohort) -> None:
         """Partitions have left the cohort: it wants no more rows for them, and whoever is fed by them asks somebody else."""
         self.choose(cohort, anew=True)

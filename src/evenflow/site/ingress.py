@@ -242,7 +242,7 @@ class Ingress:
         self.hold_from: int | None = None
         self.linger_due_us: int | None = None
         self._demanded = 0
-        self._wanted = 0
+        self._wanted = self._insisted = 0
         self._linger_us = int(options.linger_ms * 1000)
 
     def lead(self, segment: Segment, log: PartitionLog, position: str | None = None) -> list[Record]:
@@ -310,9 +310,12 @@ class Ingress:
         self._demanded = max(self._demanded, epoch)
         return self._demanded > self.closed
 
-    def want(self, epoch: int) -> None:
-        """Close up to `epoch` even without rows, as soon as there is room: a plan acts from there, or time must move on."""
+    def want(self, epoch: int, *, insist: bool = False) -> None:
+        """Close up to `epoch` even without rows, as soon as there is room: a plan acts from there, or time must move on. insist: even if
+        all sources have ended, since somebody begins anew with it."""
         self._wanted = max(self._wanted, epoch)
+        if insist:
+            self._insisted = max(self._insisted, epoch)
 
     def may_close(self, granted: int, processed: int, now_us: int) -> bool:
         """Whether the next epoch closes now. granted: last epoch with room everywhere (A5). processed: last one processed everywhere."""
@@ -336,7 +339,7 @@ class Ingress:
             full = full or queue.full(self.options.epoch_rows)
             all_ended = all_ended and queue.ended
             over = over and queue.announced
-        wanted = self.closed < self._wanted and not over  # After the last epoch there is none, plan or no plan.
+        wanted = self.closed < (self._insisted if over else self._wanted)  # After the last epoch there is none, plan or no plan.
         if not (news or wanted) or lag >= self.options.pipeline:
             return False
         due = first + self._linger_us if first is not None else now_us

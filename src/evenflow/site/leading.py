@@ -7,17 +7,20 @@ certain of, in every new term and after every new link; a leader counts on a fol
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.section import Held, Record, Section, Settled
 from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Begins, Plan
 from evenflow.site.ingress import Ingress
 from evenflow.site.log import PartitionLog
 from evenflow.site.view import View
-from evenflow.stream.ids import SiteId, Term
+from evenflow.stream.ids import FIRST_TERM, SiteId, Term
 
+NEVER: Final = Begins(-1, -1)
 Key = tuple[int, int]
 """segment, ingress partition"""
 
@@ -50,6 +53,7 @@ class Leading:
         self._keeps_cuts = keeps_cuts
         self._roles: dict[Key, Role] = {}
         self._early: dict[tuple[Key, SiteId], Held] = {}
+        self._witnessed: dict[Key, Begins] = {}
 
     # ------------------------------------------------------------ who does what
 
@@ -125,6 +129,35 @@ class Leading:
     def followed(self) -> set[int]:
         """Sites that hear of every close from here by its records."""
         return {site for _, role in self.led() for site in role.followers if site in role.heard}
+
+    # ------------------------------------------------------------ without followers
+
+    def bear_witness(self, logs: Iterable[PartitionLog], epoch: int, fed: set[SiteId]) -> None:
+        """Tell whoever gets an epoch's frames, and a peer if nobody does, where the source stands: where no follower knows, those who have
+        the rows must, or a successor would read them again. logs: of led partitions that have none. fed: sites that get the frames."""
+        peers = fed - {self._view.site}
+        if not peers:
+            others = [site for site in self._view.membership.sites if site != self._view.site]
+            after = [site for site in others if site > self._view.site]
+            peers = set((after + others)[:2])
+        for log in logs:
+            assert log.done == epoch, f"{log.segment, log.partition} has emitted {log.done}, and bears witness of {epoch}"
+            key, stamp = (log.segment, log.partition), log.stamp_done
+            record = Record(*key, epoch, FIRST_TERM, 0, stamp, stamp, log.taken_done, False, log.ended_done, None)
+            for peer in sorted(peers):
+                self._outbox[peer].records.append(record)
+
+    def witness(self, records: Iterable[Record]) -> None:
+        """Records of partitions of which there is no log here."""
+        for record in records:
+            key = (record.segment, record.partition)
+            if key not in self._roles and record.epoch > self._witnessed.get(key, NEVER).epoch:
+                self._witnessed[key] = Begins(*key, record.epoch, record.taken, record.ended, record.stamp)
+
+    def heard_of(self, plan: Plan) -> tuple[Begins, ...]:
+        """Of ingress partitions that begin anew with a plan, what has been heard here."""
+        keys = [(copy.segment, partition) for copy in plan.copies if copy.void for partition in copy.partitions]
+        return tuple(self._witnessed[key] for key in keys if key in self._witnessed)
 
     # ------------------------------------------------------------ leader
 

@@ -145,6 +145,10 @@ class View:
             self._least = min(len(self.live(block)) for block in blocks)
         return self._least
 
+    def lacks(self) -> bool:
+        """Some partition has no live replica."""
+        return self.redundancy() == 0
+
     def present(self, segment: int) -> tuple[SiteId, ...]:
         """Sites that live and host a replica of the segment or are getting one, ascending."""
         return tuple(sorted({s for block in self.blocks(segment) for s in block.sites if s in self.membership.sites}))

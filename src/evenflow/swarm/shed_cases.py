@@ -91,7 +91,7 @@ def shed(random: Random) -> Case:
     flow = ef.Dataflow("shed")
     stream = flow.source(made, name="in")
     stream.where(f"value >= {LEAST}").select(*COLUMNS).to(ef.sinks.memory("out"), name="out", qos=qos)
-    stream.select(*COLUMNS).to(ef.sinks.memory("more"), name="more", **({} if protected else {"qos": qos}))
+    stream.select(*COLUMNS).to(ef.sinks.memory("more"), name="more", qos=None if protected else qos)
     parts = [read_whole(made.open(p, partitions)) for p in range(partitions)]
     told = Told(parts, protected)
     return Case(flow, {"in": [part.num_rows for part in parts]}, told.judge, told.judge_part, cut=False, watch=told.worlds.append)

@@ -115,7 +115,7 @@ class SimCluster:
         given = self._given
         sites, replicas = given["sites"], given.get("replicas", 1)
         place = place_of(given.get("first_placement", "home"), self._layout)
-        modes = modes_of(self._layout, given.get("availability", Mode.PAIRS), sites)
+        modes = modes_of(self._layout, given.get("availability", Mode.PAIRS), sites, located=True)
         there, scheme = tuple(map(SiteId, range(sites))), given.get("placement", "mirrored")
         beginning = begin_at(self.store.standing(), self._layout, there, replicas, scheme, place, modes)
         world = SimWorld(

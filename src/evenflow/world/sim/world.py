@@ -134,7 +134,7 @@ class SimWorld:
         self.released = self.lasting.released
         self.latencies_us: list[int] = []
         self.statistics = Recent()
-        modes = () if plan is not None else modes_of(layout, availability, sites)
+        modes = () if plan is not None else modes_of(layout, availability, sites, replicas, located=store is not None)
         plan = plan or first_plan(layout, sites, replicas, placement, place=place_of(first_placement, layout), modes=modes)
         self.placed = (sites, replicas, placement, first_placement)
         self.replicas = len(plan.placement[0][0])

@@ -196,18 +196,22 @@ class Engine(EngineDisplay, ProfiledSites):
             check_standby(url, take_over=take_over)
         if url is None:
             planned = with_tables(planner(network), contents)
-            return self._start(flow, planned, planner, replicas, contents, None, take_over, self._modes(planned, availability))
+            return self._start(
+                flow, planned, planner, replicas, contents, None, take_over, self._modes(planned, availability, replicas, located=False)
+            )
         if tables:
             why = f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results"
             raise LocationError(f"{why}: join a table that stays as it is, or run without a checkpoint location")
         looks = partial(look, url, flow.name, lambda given: made(network, **given), planning, from_savepoint, drop_state)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
-            modes = self._modes(found.layout, availability)
+            modes = self._modes(found.layout, availability, replicas, located=True)
             return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over, modes, waited)
 
         if standby:
-            self._modes(checked(planner(network)), availability)  # Mistakes of the query show now, and not when it is needed.
+            self._modes(
+                checked(planner(network)), availability, replicas, located=True
+            )  # Mistakes of the query show now, and not when it is needed.
             return self._standbys.stand_by(url, flow.name, replicas, watch, looks, begins)
         return begins(looks())
 
@@ -293,8 +297,8 @@ class Engine(EngineDisplay, ProfiledSites):
         if any(run.id == name and run.is_active for run in self._runs):
             raise OptionError(f"group {name}: it has a region in this engine already; start another one in an engine of its own")
 
-    def _modes(self, planned: Layout, availability: str) -> Modes:
-        return modes_of(planned, availability, self.sites)
+    def _modes(self, planned: Layout, availability: str, replicas: int, *, located: bool) -> Modes:
+        return modes_of(planned, availability, self.sites, replicas, located=located)
 
     def _place(self, planned: Layout) -> Place:
         return place_of(self.options.first_placement, planned)

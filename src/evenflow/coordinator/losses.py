@@ -1,0 +1,69 @@
+"""What amnesia has cost a run (availability.md, B4): partitions that began anew, and frames that were read as empty, as it is known.
+
+Where no replica of a partition lives and its mode is amnesia, a plan lets it begin anew from an epoch on. What it had is gone: its
+state, and its frames behind what each consumer holds, up to that epoch. Every consumer says which it reads as empty. A source that was
+read there goes on behind all that anybody has heard of, so that no row comes twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Begins, Copy, Plan
+from evenflow.site.facts import Voided
+from evenflow.stream.ids import SiteId
+
+Key = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Losses:
+    """anew: partitions that began anew with nothing, by segment, each time counted. voided: what each site has said. frames: epochs of
+    producer partitions that were read as empty, of all consumer sites together. rows: that were made for partitions of which nobody was
+    there to receive them."""
+
+    layout: Layout
+    anew: dict[int, int] = field(default_factory=dict)
+    voided: list[tuple[SiteId, Voided]] = field(default_factory=list)
+    frames: int = 0
+    rows: int = 0
+    _heard: dict[Key, Begins] = field(default_factory=dict)
+
+    def hear(self, heard: Iterable[Begins]) -> None:
+        """What a site has heard of ingress partitions that have lost their logs."""
+        for begins in heard:
+            key = (begins.segment, begins.partition)
+            if key not in self._heard or begins.epoch > self._heard[key].epoch:
+                self._heard[key] = begins
+
+    def begins(self, plan: Plan) -> Plan:
+        """The plan, with where the sources go on of ingress partitions that begin anew."""
+        if not any(copy.void and self.layout.segments[copy.segment].kind == "ingress" for copy in plan.copies):
+            return plan
+        return replace(plan, copies=tuple(self._with_begins(copy) for copy in plan.copies))
+
+    def _with_begins(self, copy: Copy) -> Copy:
+        if not copy.void or self.layout.segments[copy.segment].kind != "ingress":
+            return copy
+        return replace(copy, begins=tuple(self._heard.get((copy.segment, p), Begins(copy.segment, p)) for p in copy.partitions))
+
+    def begun(self, copy: Copy, plan: Plan) -> tuple[str, dict[str, Any]]:
+        """Partitions begin anew: what is said of it, and its facts."""
+        segment, count = self.layout.segments[copy.segment], len(copy.partitions)
+        self.anew[segment.id] = self.anew.get(segment.id, 0) + count
+        text = (
+            f"{count} partitions of {segment.name} begin anew at site {copy.target} from epoch {plan.effective} on: what they had is lost"
+        )
+        details = {"segment": segment.name, "partitions": list(copy.partitions), "epoch": plan.effective}
+        if copy.begins:
+            text += f", and {segment.source} goes on behind all that was heard of it"
+            details["positions"] = [begins.taken for begins in copy.begins]
+        return text, details
+
+    def take(self, site: SiteId, said: Voided) -> None:
+        """A consumer reads frames as empty."""
+        self.voided.append((site, said))
+        self.frames += len(said.partitions) * (said.last - said.first + 1)

@@ -1,0 +1,117 @@
+"""Amnesia in the simulator: what a lost site had is gone and counted, nothing comes twice, and the run goes on to its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+import evenflow as ef
+from evenflow.coordinator.events import Happened
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.world.sim.world import SimWorld
+
+ROWS = 4_000
+FAST = FlowOptions(linger_ms=2.0, heartbeat_ms=20.0)
+
+
+def world(draw: Any, *, seed: int = 0, sites: int = 4, spares: int = 0, rate: int = 20_000, **given: Any) -> SimWorld:
+    flow = ef.Dataflow("amnesia")
+    source = ef.sources.generator(rate, 50, rows=ROWS, partitions=4, seed=seed).begun(1_000_000)
+    draw(flow.source(source, name="in")).to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=sites, partitions=8)
+    return SimWorld(planned, sites=sites, spares=spares, seed=seed, options=FAST, availability="amnesia", **given)
+
+
+def each_row(stream: Any) -> Any:
+    return stream.select("key", "value", "ts")
+
+
+def totals(stream: Any) -> Any:
+    return stream.group_by("key").agg(n="count(*)")
+
+
+def happened(run: SimWorld, kind: str) -> list[Happened]:
+    return [event for _, event in run.happened if event.kind == kind]
+
+
+def rows(run: SimWorld) -> Counter[Any]:
+    return Counter(tuple(row.values()) for row in run.output("out").to_pylist())
+
+
+def whole(draw: Any, seed: int = 0) -> Counter[Any]:
+    run = world(draw, seed=seed)
+    run.run_until_quiet()
+    assert run.error is None and not happened(run, "begun_anew")
+    return rows(run)
+
+
+def test_without_a_loss_it_is_as_ever() -> None:
+    """Goal: amnesia changes nothing where nothing fails. Method: the same rows with pairs of one replica and with amnesia."""
+    run = world(each_row)
+    run.run_until_quiet()
+    assert sum(rows(run).values()) == ROWS and all(len(sites) == 1 for row in run.coordinator.plan.placement for sites in row)
+
+
+@pytest.mark.parametrize("victim", range(4))
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lost_site_costs_what_it_had_and_nothing_comes_twice(seed: int, victim: int) -> None:
+    """Goal: the run goes on, each row comes at most once, and the loss is declared.
+    Method: kill each of the sites in the middle; whatever it hosts, a source, the sink's segment or both."""
+    truth = whole(each_row, seed)
+    run = world(each_row, seed=seed)
+    run.run_for(0.06)
+    run.kill(victim)
+    run.run_until_quiet()
+    assert run.error is None
+    found = rows(run)
+    assert not found - truth, "rows came twice, or were never there"
+    assert 0 < sum(found.values()) <= sum(truth.values())
+    anew = happened(run, "begun_anew")
+    losses = run.coordinator.losses
+    assert anew and losses.frames + losses.rows > 0
+    assert sum(found.values()) > ROWS * 0.5, "the run goes on without what was lost"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_totals_begin_anew(seed: int) -> None:
+    """Goal: keys of what was lost are counted from nothing again; the others go on. Method: kill a site that hosts some of them."""
+    truth = whole(totals, seed)
+    run = world(totals, seed=seed, spares=1)
+    run.run_for(0.06)
+    run.kill(1)
+    run.run_until_quiet()
+    assert run.error is None and happened(run, "begun_anew")
+    most = {key: max(n for (k, n), _ in truth.items() if k == key) for key in {k for k, _ in truth}}
+    last: dict[Any, int] = {}
+    for row in run.output("out").to_pylist():
+        last[row["key"]] = row["n"]
+    assert last and all(n <= most[key] for key, n in last.items())
+    assert run.coordinator.view.load()[4] > 0, "the spare takes the place of the lost one"
+
+
+def test_two_deaths_one_after_the_other() -> None:
+    """Goal: what began anew may be lost as well. Method: kill the one that got the lost partitions, while it begins and after."""
+    truth = whole(each_row)
+    for after in (0.0, 0.002, 0.01, 0.05):
+        run = world(each_row, spares=1)
+        run.run_for(0.05)
+        run.kill(0)
+        run.run_until(lambda run=run: bool(happened(run, "begun_anew")), 5.0, "the partitions to begin anew")
+        run.run_for(after)
+        run.kill(4)
+        run.run_until_quiet()
+        assert run.error is None and len(happened(run, "begun_anew")) >= 2
+        assert not rows(run) - truth
+
+
+def test_the_last_site_cannot_be_lost() -> None:
+    run = world(each_row, sites=2)
+    run.run_for(0.05)
+    run.kill(0)
+    run.run_for(0.05)
+    run.kill(1)
+    run.run_for(1.0)
+    assert type(run.error).__name__ == "PartitionsLost"
