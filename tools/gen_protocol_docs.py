@@ -28,6 +28,7 @@ SUBJECTS = {
     "O1-O2": "egress and sinks",
     "S1-S2": "state: pages, and what user code keeps",
     "M1-M1": "state beyond a site's budget, on its disk",
+    "B4-B4": "what begins anew with nothing where nobody has it any more, and what is counted of the loss",
     "J1-J5": "the journal of a run with a checkpoint location",
     "K1-K14": "checkpoints, and a restart at one",
     "D1-D2": "which rows are left out under overload, and who decides",

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from evenflow.availability.mode import MODES
 from evenflow.coordinator.checkpointing import Checkpointing
 from evenflow.coordinator.comparison import Comparison
 from evenflow.coordinator.deaths import Deaths
@@ -141,8 +142,12 @@ class RunEffects:
         return self.started and not self.over
 
     def redundancy(self) -> int:
-        """The least number of live replicas of any partition."""
-        return self.view.redundancy()
+        """The least number of live replicas of any partition that has several, or of any if none has."""
+        plan, view = self.plan, self.view
+        if not plan.modes or not any(MODES[mode].replicates for mode in plan.modes):
+            return view.redundancy()
+        several = [segment.id for segment in self.layout.segments if MODES[plan.mode(segment.id)].replicates]
+        return min(len(view.live(block)) for segment in several for block in view.blocks(segment))
 
     # -- plans
 

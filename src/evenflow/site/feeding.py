@@ -173,7 +173,7 @@ class Feeding:
         section.bundles.extend(bundles)
         section.marks.append(mark)
 
-    def fed(self, streams: set[int]) -> set[int]:
+    def fed(self, streams: set[int]) -> set[SiteId]:
         """Sites that get marks of any of these streams from here."""
         return {site for stream in streams for site, _ in self._asked[stream]}
 

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from evenflow.availability.mode import MODES
 from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
@@ -144,6 +145,14 @@ class View:
             blocks = (block for segment in self.layout.segments for block in self.blocks(segment.id))
             self._least = min(len(self.live(block)) for block in blocks)
         return self._least
+
+    def protected(self) -> int:
+        """Deaths that nothing would be lost of now, whichever sites they are of."""
+        return min(
+            max(0, len(self.live(block)) - 1) if MODES[self.plan.mode(segment.id)].replicates else 0
+            for segment in self.layout.segments
+            for block in self.blocks(segment.id)
+        )
 
     def lacks(self) -> bool:
         """Some partition has no live replica."""

@@ -189,6 +189,18 @@ class OutputProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class LossProgress:
+    """What amnesia has cost a run so far: see `evenflow.coordinator.losses`."""
+
+    partitions: int
+    """That have begun anew with nothing, each time counted: their state was lost."""
+    frames: int
+    """Epochs of producer partitions that were read as empty, of all sites that read them."""
+    rows: int
+    """That were made for partitions of which nobody was there to receive them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How a run goes."""
 
@@ -248,6 +260,10 @@ class Progress:
     """Of sources that can say so, such as Kafka's, by topic."""
     outputs: tuple[OutputProgress, ...] = ()
     """All, if rows may be left out for some."""
+    protected: int = 0
+    """Deaths of sites that nothing would be lost of now, whichever they are. 0: the next one may cost something."""
+    lost: LossProgress | None = None
+    """None if nothing has been lost, or could be without the run's end."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values: objects, lists, texts, numbers and None."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.machine import RunMachine
 from evenflow.monitor.watching import PartCounts, Watched
@@ -24,6 +25,7 @@ from evenflow.statistics.progress import (
     BoxProgress,
     CheckpointProgress,
     JournalProgress,
+    LossProgress,
     OutputProgress,
     Progress,
     SiteProcess,
@@ -315,8 +317,18 @@ class RunNumbers:
             journal=journal,
             checkpoint=checkpoint,
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
+            protected=self._machine.view.protected(),
+            lost=lost_of(self._machine),
             outputs=outputs_of(self._machine.layout, self._machine.ledger.totals(), [part.taken for part in parts]),
         )
+
+
+def lost_of(machine: RunMachine) -> LossProgress | None:
+    """What amnesia has cost, if something may have it."""
+    losses = machine.losses
+    if Mode.AMNESIA not in machine.plan.modes and not losses.anew:
+        return None
+    return LossProgress(sum(losses.anew.values()), losses.frames, losses.rows)
 
 
 def counts_of(part: control.PartReport) -> PartCounts:
