@@ -311,11 +311,8 @@ class Ingress:
         return self._demanded > self.closed
 
     def want(self, epoch: int, *, insist: bool = False) -> None:
-        """Close up to `epoch` even without rows, as soon as there is room: a plan acts from there, or time must move on. insist: even if
-        all sources have ended, since somebody begins anew with it."""
-        self._wanted = max(self._wanted, epoch)
-        if insist:
-            self._insisted = max(self._insisted, epoch)
+        """Close up to `epoch` even without rows, when there is room: time must move on. insist: even if all sources have ended."""
+        self._wanted, self._insisted = max(self._wanted, epoch), max(self._insisted, epoch if insist else 0)
 
     def may_close(self, granted: int, processed: int, now_us: int) -> bool:
         """Whether the next epoch closes now. granted: last epoch with room everywhere (A5). processed: last one processed everywhere."""

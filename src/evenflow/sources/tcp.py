@@ -353,7 +353,7 @@ class ListeningReader(TcpReader):
 class TcpSource(Declared, Source):
     """See `evenflow.sources.tcp_lines`. One partition, on the site that the plan chooses."""
 
-    kind: ClassVar[str] = "tcp"
+    kind: ClassVar[str] = "tcp_lines"
     uncut: ClassVar[str] = "nobody gives its lines twice, so replicas cannot read them for themselves"
     replayable: ClassVar[bool] = False
     host: str

@@ -179,9 +179,8 @@ class Run(RunDisplay, AskedFor):
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
 
         kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, recovery_waits (what is missing and cannot be copied now, and
-        why), site_joined, begun_anew (also segment, partitions, epoch: with amnesia, what they had is lost; positions: where a
-        source goes on), redundancy (every partition has all its replicas), move_begun,
-        move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
+        why), begun_anew (amnesia; also segment, partitions, epoch), site_joined, redundancy (every partition has all its replicas),
+        move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves), repartitioned,
         repartition_refused, replaced (also version, epoch, boxes), table_refreshed (also table, rows), newcomer (also source, name),
         refresh_failed (also table), shedding (also source, epoch, partition), never_shed (also sources), shedding_ended (also source,
         epoch, through, rows, seconds: of what was left out since it began), scaling and scaling_waits (also sites, wanted),
