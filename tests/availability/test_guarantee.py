@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.availability.choosing import checked, given_to
+from evenflow.availability.choosing import check_alike, checked, given_to
 from evenflow.availability.guarantee import CHEAPEST_FIRST, GIVES, Guarantee, OperatorClass, at_least, cheapest, guarantee_named
 from evenflow.availability.mode import Mode
 from evenflow.errors import AvailabilityError, QueryError
@@ -173,3 +173,25 @@ def test_it_is_asked_for_in_all_that_draws() -> None:
     again = ef.Dataflow.from_json(flow.to_json())
     assert again.network == flow.network and "gap through failures" in flow.to_text()
     assert "guarantee='gap', availability='amnesia', name='out'" in to_python(flow.network).replace('"', "'")
+
+
+def test_regions_of_a_group_make_the_same() -> None:
+    check_alike((), "world")
+    with pytest.raises(AvailabilityError, match="group 'world': its regions make the same results"):
+        check_alike((Mode.PAIRS, Mode.AMNESIA), "world")
+
+
+def test_amnesia_is_refused_where_its_loss_would_be_no_loss_or_too_much() -> None:
+    """Goal: what cannot be declared is refused: a location, replicas behind it, sinks that keep epochs at sites."""
+    found, _ = planned(BOXES["filter"][2])
+    amnesia = of_all(found, Mode.AMNESIA)
+    assert checked(found, amnesia, replicas=2) == amnesia
+    with pytest.raises(AvailabilityError, match="'amnesia' and a checkpoint location do not go together"):
+        checked(found, amnesia, located=True)
+    mixed = (Mode.AMNESIA, *(Mode.PAIRS,) * (len(found.segments) - 1))
+    assert checked(found, mixed) == mixed, "one replica loses what it loses"
+    with pytest.raises(AvailabilityError, match="'in' has availability 'amnesia', and 'out' behind it has 2 replicas"):
+        checked(found, mixed, replicas=2)
+    written, _ = planned(BOXES["filter"][2], ef.sinks.parquet("/tmp/nowhere"))
+    with pytest.raises(AvailabilityError, match="sink 'out' keeps epochs at sites until they are stored"):
+        checked(written, of_all(written, Mode.AMNESIA))

@@ -77,6 +77,15 @@ def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool
                 )
 
 
+def check_alike(modes: Modes, group: str) -> None:
+    """Raise AvailabilityError for regions of a group that would not make the same: what one has lost, the others have."""
+    if Mode.AMNESIA in modes:
+        raise AvailabilityError(
+            f"group {group!r}: its regions make the same results, and with availability 'amnesia' one that has lost something would not: "
+            "use 'pairs'"
+        )
+
+
 def _refused(box: str, of: OperatorClass, mode: Mode) -> str:
     why = "may answer otherwise when it is asked again" if of is OperatorClass.ARBITRARY else "depends on all that it ever had"
     others = " or ".join(repr(str(each)) for each in CHEAPEST_FIRST if GIVES[of][each] is not None and each in BUILT)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from evenflow.availability.choosing import modes_of
+from evenflow.availability.choosing import check_alike, modes_of
 from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
@@ -186,7 +186,8 @@ class Engine(EngineDisplay, ProfiledSites):
         if group is not None:
             planning = {**planning, "sites": group.sites or planning["sites"]}
             planned, region = as_region(made(network, **planning), group, planning["sites"])
-            modes = self._modes(planned, availability)
+            modes = self._modes(planned, availability, replicas, located=False)
+            check_alike(modes, group.name)
             return self._start(flow, planned, partial(made, **planning), replicas, {}, None, False, modes, region=region)
         planner = partial(made, **planning)
         if url is None and from_savepoint is not None:
