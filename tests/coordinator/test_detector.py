@@ -194,7 +194,28 @@ def test_a_site_that_a_run_cannot_do_without_is_not_outvoted_while_it_speaks() -
                 found += dead(detector, Beat(site, at * MS, (0, 1, 2) if site == 3 else (3,)))
             found += dead(detector, Tick(at * MS))
         assert found == ([] if vital else [3])
-        assert dead(detector, ControlLost(3, 1000 * MS)) == ([3] if vital else [])
+        assert dead(detector, ControlLost(3, 1000 * MS)) == [], "it may connect again"
+        after = [event for at in range(1000, 1300, BEAT) for event in (Beat(0, at * MS, (3,)), Tick(at * MS))]
+        assert [site for event in after for site in dead(detector, event)] == ([3] if vital else [])
+
+
+def test_a_site_that_a_run_cannot_do_without_may_connect_again() -> None:
+    """Its machine's network was away for a moment: all of its connections end, and are back soon. Another one would be dead at once."""
+    for back, removed in ((True, False), (False, False), (False, True)):
+        detector, found = joined(4, vital=[3]), []
+        assert dead(detector, ControlLost(3, 10 * MS)) == []
+        assert (
+            dead(detector, Beat(0, 11 * MS, (3,))) + dead(detector, Beat(1, 12 * MS, (3,))) + dead(detector, Beat(2, 13 * MS, (3,))) == []
+        )
+        if removed:
+            assert dead(detector, ExecutorRemoved(3, 40 * MS)) == [3]
+        for at in range(BEAT, 600, BEAT):
+            if back and at == 200:
+                detector.handle(ControlBack(3, at * MS))
+            for site in (*range(3), *([3] if back and at >= 200 else [])):
+                detector.handle(Beat(site, at * MS))
+            found += [(at, site) for site in dead(detector, Tick(at * MS))]
+        assert found == ([] if back or removed else [(300, 3)])
 
 
 def test_a_change_of_pace_grants_every_deadline_afresh() -> None:

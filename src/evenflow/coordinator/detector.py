@@ -8,7 +8,8 @@ too, it is rather the machine or the network that holds its breath, so silence i
     what the coordinator sees              what else it takes                              verdict after
     its connection ended                   most voters accuse it                           at once
     its connection ended                   Spark has removed its executor                  at once
-    its connection ended                   it has not come back                            grace_us
+    its connection ended                   it has not come back: its peers are not asked   grace_us
+                                           while a run cannot do without it
     silent for `misses` beats              most voters accuse it                           at once; `BREATH` times as
                                                                                            long if most others are silent
     silent for `misses` beats              nothing: its peers hear it, or a run cannot     lease_us
@@ -304,8 +305,7 @@ class Detector:
                 continue
             if site.lost_us is not None and site.removed:
                 return Dead(index, f"{site.lost_why}; Spark has removed its executor")
-            waits = site.lost_us is None and self._vital(index)  # Without it there is nothing left to go on with: it may come back.
-            if patience.votes and not waits:
+            if patience.votes and not self._may_come_back(index, site):
                 voters = self._voters(index, now_us)
                 accusers = [voter for voter in voters if index in self.sites[voter].accused]
                 held = self._holds_breath(site, voters, now_us) and silence_us < BREATH * self._patient_us(site)
@@ -318,6 +318,12 @@ class Detector:
             if silence_us >= max(patience.lease_us, patience.busy_us if site.busy else 0):
                 return Dead(index, f"it has been silent for {silence_us / 1e6:.0f} s" + (f", busy with {site.busy}" if site.busy else ""))
         return None
+
+    def _may_come_back(self, index: int, site: Watched) -> bool:
+        """Whether its peers are not asked, since without it there is nothing left to go on with: it may speak again within the lease or, if
+        its connection has ended while it spoke, be back within the grace."""
+        spoke = site.lost_us is None or site.lost_us - site.heard_us < self.patience.silent_us
+        return spoke and self._vital(index)
 
     def _holds_breath(self, site: Watched, voters: list[int], now_us: int) -> bool:
         """Whether most of the others have fallen silent too: they have not spoken in half the time after which they would be silent."""
