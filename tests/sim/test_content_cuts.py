@@ -99,7 +99,8 @@ def test_a_paced_source_keeps_its_time_and_stamps_are_those_of_the_grid() -> Non
     site = world.sites[0].part
     # 60 rows at 200 a second are 300 ms, and their last one is in the epoch from 280 to 300 ms.
     assert site.closed == 15
-    assert site.ingress.stamp == 15 * 20_000
+    source = world.layout.sources["generator"]
+    assert site.ingress.stamp == source.begin_us + 15 * 20_000
 
 
 def test_a_silent_partition_holds_epochs_back_and_its_next_row_lets_them_go() -> None:
@@ -115,3 +116,21 @@ def test_a_silent_partition_holds_epochs_back_and_its_next_row_lets_them_go() ->
     world.sources_may_end = True
     world.run_until_quiet(20.0)
     assert sums(world) == {1: 2, 2: 500}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_drained_run_ends_in_one_epoch_everywhere(seed: int) -> None:
+    """Replicas have read different rows by then; a plan says which epoch is the last that has any."""
+    source, _ = memory(seed, 3, 5000)
+    planned = laid_out(source, sites=4, width_rows=20)
+    world = world_of(planned, seed=seed, read_rows=20)
+    world.run_for(0.02 + 0.01 * seed)
+    world.stop(drain=True)
+    world.run_until_quiet(20.0)
+    rows = {log.taken for site in world.sites for log in site.part.leading.logs.values()}
+    assert len(rows) == 1 and 0 < next(iter(rows)) < 5000
+    wanted = Counter[int]()
+    for (batch,) in planned.sources["memory"].source.per_partition:
+        for key, value in zip(*[column.to_pylist()[: next(iter(rows))] for column in batch.columns], strict=True):
+            wanted[key] += value
+    assert sums(world) == dict(wanted)

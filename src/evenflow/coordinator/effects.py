@@ -55,6 +55,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Placement, Plan, Settings
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
+from evenflow.site.content import grid_of
 from evenflow.site.events import DrainRequested, Durable, MembershipChanged, PlanAborted, PlanProposed
 from evenflow.site.facts import PartFinished
 from evenflow.site.replaying import FROM_NOTHING, Beginning
@@ -97,6 +98,7 @@ class RunEffects:
         self.layout, self.beginning, self.journal = layout, beginning, journal
         self.view = View(layout, plan, membership, NOBODY, beginning.before(plan))
         self.over = self.started = self.draining = self.exhausted = False
+        self.by_content = grid_of(layout) is not None
         self.seen = beginning.epoch
         self.story = Story()
         self.deaths = Deaths(layout, self.view)
@@ -159,9 +161,24 @@ class RunEffects:
         self.ahead = self.pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
         settings = Settings(
-            ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers, self.plan.modes
-        )
-        self.propose_plan(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings))
+            ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers, self.plan.modes,
+            self.plan.settings.ends,
+        )  # fmt: skip
+        self.propose_plan(self.with_end(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings)))
+
+    def with_end(self, plan: Plan) -> Plan:
+        """Where replicas read for themselves, a drained run ends where a plan says: in its first epoch, which nobody closes before he knows
+        of it."""
+        wanted = self.draining and self.by_content and not self.plan.settings.ends
+        return plan.with_settings(ends=plan.effective) if wanted else plan
+
+    def drain_sources(self) -> None:
+        """No more rows are wanted of any source."""
+        self.tell_all(DrainRequested())
+        if self.by_content and not self.plan.settings.ends:
+            self.wanted.append(PlanChangeRequested())
+            if not self.under_way():
+                self.propose(self.wanted.pop(0))
 
     def next_number(self) -> PlanNumber:
         self._numbers = PlanNumber(self._numbers + 1)
@@ -296,7 +313,7 @@ class RunEffects:
             return
         self.draining = True
         if self.running:  # Else something was taken in before, and is to come out: sites are told when all are ready.
-            self.tell_all(DrainRequested())
+            self.drain_sources()
 
     def stop_at_once(self, event: Waited) -> None:
         self.end(None)

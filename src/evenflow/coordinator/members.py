@@ -23,7 +23,7 @@ def note_ready(run: RunEffects, event: SiteReady) -> None:
         run.tell_all(Started(run.rounds.relief_us))
         run.tell_durable(run.sites)
         if run.draining:
-            run.tell_all(DrainRequested())
+            run.drain_sources()
         run.collect()
         run.act(*run.checkpointing.start())
         for site in sorted(run.ready.difference(run.sites)):

@@ -23,6 +23,7 @@ from evenflow.experiments.papers import (
     resilient,
     shedding,
     skewed_keys,
+    stalls,
     transient_skew,
     wide_area,
 )
@@ -46,6 +47,12 @@ def _pair_overhead_in_simulator(setting: Setting) -> Measurement:
     load_of = pair_overhead.load_in_simulator(start, quick=setting.quick)
     rounds = 1 if setting.quick else pair_overhead.ROUNDS
     return pair_overhead.measure(setting, load_of, rounds, pair_overhead.NOTES_IN_SIMULATOR)
+
+
+def _stalls_in_simulator(setting: Setting) -> Measurement:
+    from evenflow.experiments.harness.simulator import start
+
+    return stalls.measure(setting, start)
 
 
 def _failover_on_spark(setting: Setting) -> Measurement:
@@ -165,6 +172,7 @@ _ALL: Final = (
         "HW fig. 4.6-4.10",
         {"sim": checkpoint_schedule.measure},
     ),
+    _experiment("stalls", "sites that hang for a moment, one after the other", "HW 5", {"sim": _stalls_in_simulator}),
     shedding.EXPERIMENT,
     _experiment("resilient", "how many mixes of rates a placement takes", "BO fig. 5", {"sim": resilient.measure}),
     _experiment("correlation", "what bursts together must be apart", "BO fig. 3, 4", {"sim": correlation.measure}),

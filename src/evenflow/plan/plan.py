@@ -96,7 +96,8 @@ class Settings:
     version: what boxes do, if that is not what the layout says.
     keeps: of each arc, by value class, which share of its rows passes, in [0, 1]; empty where all do.
     newcomers: what sources read at places that waited for it. It only grows, and acts when it is heard.
-    modes: of availability, by segment; empty where all are pairs.
+    modes: of availability, by segment; empty where all are pairs. ends: the last epoch that has rows, where sources are cut by content and
+    the run is drained; 0: it is not.
     """
 
     ranges: tuple[Ranges, ...] = ()
@@ -105,6 +106,7 @@ class Settings:
     keeps: tuple[tuple[float, ...], ...] = ()
     newcomers: Newcomers = ()
     modes: Modes = ()
+    ends: int = 0
 
 
 AS_LAID_OUT: Final = Settings()

@@ -151,14 +151,15 @@ class ContentQueue(IngressQueue):
 
 
 class ContentIngress(Ingress):
-    """See the module. grid: where epochs begin and end. _timed: it is one of times: rows are due no earlier than their epoch begins."""
+    """See the module. grid: where epochs begin and end. _ends: the last epoch that has rows, if the run is drained. _timed: the grid is one
+    of times, so rows are due no earlier than their epoch begins."""
 
     queues: dict[Key, ContentQueue]  # type: ignore[assignment]
 
     def __init__(self, options: FlowOptions, grid: Grid, beginning: Beginning = FROM_NOTHING) -> None:
         super().__init__(options, beginning)
         self.grid, self._timed = grid, grid.origin == grid.begin_us
-        self._linger_us = grid.step_us
+        self._linger_us, self._ends = grid.step_us, WHOLE
         self.stamp = grid.stamp(self.closed)
 
     def lead(self, segment: Segment, log: PartitionLog, position: str | None = None) -> list[Record]:
@@ -169,6 +170,9 @@ class ContentIngress(Ingress):
         queue.announced = log.ended
         if log.ended:
             queue.end_here()
+        else:
+            ended = [cut.epoch for cut in self.beginning.cuts.get(key, ()) if cut.ended]
+            queue.end_by(min([self._ends, *ended]))
         self._logs[key] = log
         if not self.queues:
             self.closed = log.end
@@ -184,7 +188,8 @@ class ContentIngress(Ingress):
         return self.queues[key].reached(epoch)
 
     def end_by(self, epoch: int) -> None:
-        """No rows are wanted behind this epoch."""
+        """No rows are wanted behind this epoch, by a plan."""
+        self._ends = min(self._ends, epoch)
         for queue in self.queues.values():
             queue.end_by(epoch)
 

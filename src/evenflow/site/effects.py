@@ -380,6 +380,8 @@ class Effects(Fittings):
         self.ingress.hold_from = None
         voids = [copy for copy in event.plan.copies if copy.void]
         self.ingress.want(event.plan.effective, insist=bool(voids))
+        if event.plan.settings.ends and isinstance(self.ingress, ContentIngress):
+            self.ingress.end_by(event.plan.settings.ends)
         self._settle_in()
         if voids:
             self.losing.begin(event.plan, self.cohorts)

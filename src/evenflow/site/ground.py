@@ -104,6 +104,7 @@ class Ground:
             self.ingress = Ingress(options, beginning, reflex)
         else:
             self.ingress = ContentIngress(options, grid, beginning)
+            self.ingress.end_by(setup.plan.settings.ends or EVERY_EPOCH)
         leads = OwnLeading if self.by_content else Leading
         self.leading = leads(layout, self.view, self.ingress, self.outbox, keeps_cuts=setup.journalled)
         self.feeding = Feeding(layout, self.view, self.outbox, self.cohorts)

@@ -12,6 +12,7 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.balancing import draw_balance
 from evenflow.swarm.cases import CASES, Case, Cutting
+from evenflow.swarm.cut_cases import by_content, is_cut
 from evenflow.swarm.endings import draw_ending
 from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.journals import draw_store, publishing
@@ -152,7 +153,10 @@ def draw(seed: int) -> Drawn:
     ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
     if ending == "last_epoch":
         sites, partitions = 6, 1  # Some sites have a source and nothing that reads one.
-    planned = layout(case.flow.network, sites=sites, partitions=partitions, max_partitions=min(partitions * most, PARTITIONS))
+    cut = by_content(case.flow.network, Random(f"widths of seed {seed}")) if is_cut(seed) and name not in ("kept", "shed") else None
+    if cut is not None and ending == "drain_all":
+        ending = "drain"  # The last rows are taken in when the source has ended.
+    planned = layout(cut or case.flow.network, sites=sites, partitions=partitions, max_partitions=min(partitions * most, PARTITIONS))
     journal = Random(f"journal of seed {seed}")
     store = draw_store(journal)
     if store is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evenflow.experiments.harness.simulated import Balancing, Deployment
+from evenflow.experiments.harness.simulated import Deployment
 from evenflow.query.planner import layout
 from evenflow.world.sim.model import CostModel, DiskModel, LinkModel
 from evenflow.world.sim.world import SimWorld
@@ -12,7 +12,7 @@ from evenflow.world.sim.world import SimWorld
 US_PER_BYTE_AT_1_MBIT = 8.0
 
 
-def start(deployment: Deployment) -> Balancing:
+def start(deployment: Deployment) -> SimWorld:
     """Start it. Everything that is not of the deployment is as the simulator has it."""
     mbit_per_s = deployment.link_mbit_per_s
     usual = LinkModel(shared=deployment.link_shared)

@@ -110,7 +110,7 @@ class SimWorld:
         self.lasting = Lasting(layout.sinks, None if store is None else store.clock) if lasting is None else lasting
         self.clock = self.lasting.clock if lasting is None else VirtualClock(of=lasting.clock, ahead_us=ahead_us)
         self.store = store
-        self.layout = layout = bind_run(begun(layout, 0), "sim", no_wait)
+        self.layout = layout = bind_run(begun(layout, self.clock.now_us), "sim", no_wait)
         self.options = options or FlowOptions()
         self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
         self.detection, self.disk = detection or DetectionModel(), disk or DiskModel()
