@@ -535,3 +535,69 @@ def test_topics_that_come_are_read_at_the_places_that_the_driver_says(
     )
     with pytest.raises(QueryError, match="spare_topics= is for topic_pattern="):
         ef.sources.kafka(broker.address, first, spare_topics=1)
+
+
+# ---------------------------------------------------------------- cut by content
+
+
+def cut_topic(broker: KafkaBroker, messages: list[tuple[int, int | None]], **config: str) -> str:
+    """A new topic of one partition. messages: (log time in ms, value), a pulse if that is None."""
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    made = NewTopic(name, 1, config={key.replace("_", "."): value for key, value in config.items()})
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.create_topics([made])[name].result()
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "linger.ms": 0})
+    for at_ms, value in messages:
+        headers = {"evenflow-pulse": b""} if value is None else None
+        producer.produce(name, None if value is None else rows(value)[0], b"key", partition=0, timestamp=at_ms, headers=headers)
+    producer.flush()
+    return name
+
+
+def epochs_of(made: ef.sources.Source, size: int, skip: int = 0) -> list[tuple[int, int]]:
+    """(value, epoch) of each row."""
+    reader, found, deadline = made.open(0, 1), list[tuple[int, int]](), time.monotonic() + 20
+    if skip:
+        reader.skip(skip)
+    while not reader.ended and time.monotonic() < deadline:
+        batch = reader.read(0, size)
+        if batch is not None:
+            found += list(zip(batch.column("v").to_pylist(), batch.column(batch.num_columns - 1).to_pylist(), strict=True))
+    reader.close()
+    return found
+
+
+def test_readers_agree_on_epochs_by_log_times_pulses_and_offsets(broker: KafkaBroker) -> None:
+    """Late times enter the current epoch, and a pulse makes those behind it late."""
+    base = 1_700_000_000_000
+    given = [(0, 0), (45, 1), (5, 2), (100, None), (60, 3), (125, 4), (130, None)]
+    name = cut_topic(broker, [(base + at, value) for at, value in given])
+    by_time = ef.sources.cut_by_content(source(broker, name), ahead_ms=1e6, begin_us=base * 1000)
+    wanted = [(0, 1), (1, 3), (2, 3), (3, 6), (4, 7)]
+    assert epochs_of(by_time, 100) == wanted == epochs_of(by_time, 1)
+    assert epochs_of(by_time, 2, skip=3) == wanted[3:], "who begins behind the third epoch reads the pulse again"
+    by_place = ef.sources.cut_by_content(source(broker, name), by="place", rows=2).begun(0)
+    assert epochs_of(by_place, 3) == [(0, 1), (1, 1), (2, 2), (3, 3), (4, 3)]
+
+
+@pytest.mark.conformance
+def test_topics_whose_content_is_not_the_same_for_all_are_refused_by_name(broker: KafkaBroker) -> None:
+    compacted = source(broker, cut_topic(broker, [(1000, 1)], cleanup_policy="compact"))
+    with pytest.raises(QueryError, match="is compacted, so that who reads it later reads other rows"):
+        ef.sources.cut_by_content(compacted, by="place")
+    theirs = source(broker, cut_topic(broker, [(1000, 1)]))
+    with pytest.raises(QueryError, match="producers set the times of topic .* give cut_ahead_ms"):
+        ef.sources.cut_by_content(theirs)
+    ef.sources.cut_by_content(theirs, mirrored=True)
+    ef.sources.cut_by_content(source(broker, cut_topic(broker, [(1000, 1)], message_timestamp_type="LogAppendTime")))
+    with pytest.raises(QueryError, match="leave spare= and spare_topics= out"):
+        ef.sources.cut_by_content(source(broker, cut_topic(broker, [(1000, 1)]), ending=None, spare=1), mirrored=True)
+
+
+@pytest.mark.conformance
+def test_a_log_time_in_the_future_is_an_error_that_names_it(broker: KafkaBroker) -> None:
+    base = 1_700_000_000_000
+    name = cut_topic(broker, [(base, 0), (base + 10 * 365 * 86_400_000, 1)])
+    made = ef.sources.cut_by_content(source(broker, name), ahead_ms=60_000, begin_us=base * 1000)
+    with pytest.raises(SourceError, match=r"a row's log time is 2033-.*cut_ahead_ms allows 60.000 s: the same at every reader"):
+        epochs_of(made, 10)

@@ -151,14 +151,15 @@ class ContentQueue(IngressQueue):
 
 
 class ContentIngress(Ingress):
-    """See the module. grid: where epochs begin and end. _ends: the last epoch that has rows, if the run is drained. _timed: the grid is one
-    of times, so rows are due no earlier than their epoch begins."""
+    """See the module. grid: where epochs begin and end. _ends: the last epoch that has rows, if the run is drained. _by_grid: an epoch's
+    first row counts as having come when the epoch began: rows are due no earlier where the grid is one of times."""
 
     queues: dict[Key, ContentQueue]  # type: ignore[assignment]
 
-    def __init__(self, options: FlowOptions, grid: Grid, beginning: Beginning = FROM_NOTHING) -> None:
+    def __init__(self, options: FlowOptions, grid: Grid, beginning: Beginning = FROM_NOTHING, *, journalled: bool = False) -> None:
+        """journalled: all that records say is written down, so it is the same at all replicas."""
         super().__init__(options, beginning)
-        self.grid, self._timed = grid, grid.origin == grid.begin_us
+        self.grid, self._by_grid = grid, journalled or grid.origin == grid.begin_us
         self._linger_us, self._ends = grid.step_us, WHOLE
         self.stamp = grid.stamp(self.closed)
 
@@ -239,7 +240,7 @@ class ContentIngress(Ingress):
         batch, since = queue.take_epoch(epoch)
         if queue.over:
             queue.announced = True
-        opened = stamp if since is None else stamp - self.grid.step_us if self._timed else since
+        opened = stamp if since is None else stamp - self.grid.step_us if self._by_grid else since
         taken = log.taken if batch is None else queue.position_after(batch, log.taken)
         return Record(*key, epoch, FIRST_TERM, 0, stamp, opened, taken, False, queue.announced, batch)
 

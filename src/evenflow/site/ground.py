@@ -103,7 +103,7 @@ class Ground:
         if grid is None:
             self.ingress = Ingress(options, beginning, reflex)
         else:
-            self.ingress = ContentIngress(options, grid, beginning)
+            self.ingress = ContentIngress(options, grid, beginning, journalled=setup.journalled)
             self.ingress.end_by(setup.plan.settings.ends or EVERY_EPOCH)
         leads = OwnLeading if self.by_content else Leading
         self.leading = leads(layout, self.view, self.ingress, self.outbox, keeps_cuts=setup.journalled)

@@ -38,6 +38,7 @@ class CutReader(Reader):
     def __init__(self, source: CutSource, partition: int, of: int) -> None:
         self._source, self._partition = source, partition
         self._reader = source.source.open(partition, of)
+        self._reader.heed_pulses()
         self._running = Running(source.grid(partition), source.ahead)
         self._at = 0
         self.ended = self._reader.ended
@@ -252,12 +253,10 @@ def cut_by_content(
         raise OptionError(f"{what}: cut_ahead_ms is about log times; leave it out where it is cut by place")
     ahead = fitted(what, "cut_ahead_ms", ahead_ms, optional(number(None, 1e12)))
     fitted(what, "width_rows", rows, optional(whole(1, 2**31)))
-    return CutSource(
+    made = CutSource(
         source, chosen, round(width * 1000), ROWS if rows is None else rows, begin_us, None if ahead is None else round(ahead * 1000),
         mirrored,
     )  # fmt: skip
-
-
-def cut_of(source: Any) -> CutSource | None:
-    """The source, if it is cut by content."""
-    return source if isinstance(source, CutSource) else None
+    if (why := source.ask_cut(chosen, trusted=ahead is not None, mirrored=mirrored)) is not None:
+        raise QueryError(f"{what}: it cannot be cut by content: {why}")
+    return made

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SourceError
@@ -23,11 +25,12 @@ from evenflow.sources.debezium import POSITION, DebeziumDecoder, Misfit
 from evenflow.sources.decoding import Decoder, asks, decoder_of
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
-from evenflow.sources.kafka_topics import Place, most_partitions, places_of, topics_like
+from evenflow.sources.kafka_topics import Place, configured, most_partitions, places_of, topics_like
 from evenflow.sources.registry import RegistryAway
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import parse_lines
 from evenflow.stream.change import CHANGE_FIELD
+from evenflow.stream.cut import NO_NUMBER
 from evenflow.stream.declared import WIDEST, Declared, May, a, each, one_of, row_schema, whole
 
 MessageFormat = Literal["json", "csv", "text", "raw", "avro", "protobuf", "debezium"]
@@ -38,6 +41,7 @@ RAW: Final = pa.schema([
 ])  # fmt: skip
 """Columns of messages as they are: those of Spark's Kafka source."""
 OFFSET, TIMESTAMP = "kafka_offset", "kafka_timestamp"
+PULSE: Final = "evenflow-pulse"
 KEY, HEADERS = "kafka_key", "kafka_headers"
 INCLUDED: Final[Mapping[str, pa.Field]] = {
     "key": pa.field(KEY, pa.binary()),
@@ -73,6 +77,20 @@ class KafkaReader(Reader):
         self._waiting: list[Any] = []
         self._away_us: int | None = None
         self._half = -1
+        self._pulsed, self._held = False, list[Any]()
+        self._pulse_us: int | None = None
+
+    def heed_pulses(self) -> None:
+        self._pulsed = True
+
+    def times(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        column = batch.column("timestamp" if self._source.format == "raw" else TIMESTAMP)
+        found: npt.NDArray[np.int64] = column.cast(pa.int64()).fill_null(NO_NUMBER).to_numpy(zero_copy_only=False)
+        return found if self._pulse_us is None else np.maximum(found, self._pulse_us)
+
+    def promise(self, now_us: int) -> int | None:
+        """The newest pulse: a row that comes with a smaller time is as late as the pulse is old, and enters the current epoch."""
+        return self._pulse_us
 
     def skip(self, rows: int) -> None:
         """rows: the offset to go on from; of changes twice that, and one more behind the first of two rows."""
@@ -91,13 +109,23 @@ class KafkaReader(Reader):
         if now_us < (self.wake_us or 0) and self._waiting:
             return None
         messages, self._waiting = self._waiting, []
-        for message in () if messages else self._open().consume(num_messages=max_rows, timeout=0):
+        given: list[Any] = []
+        if not messages:
+            given, self._held = self._held or self._open().consume(num_messages=max_rows, timeout=0), []
+        for at, message in enumerate(given):
             if message.error() is not None or (self._at.beyond is not None and message.partition() == self._at.beyond):
                 self._heed(message)
+            elif self._pulsed and is_pulse(message):
+                if messages:
+                    self._held = given[at:]  # Rows before it are as old as they are.
+                    break
+                self._pulse_us = max(self._pulse_us or 0, message.timestamp()[1] * 1000)
+                self._next = message.offset() + 1
             elif self._end is None or message.offset() < self._end:
                 messages.append(message)
         if messages:
             self._next = messages[-1].offset() + 1
+        self.next_place = self._next
         # Behind the last messages there may be offsets without one: then the end of the partition is the end.
         self.ended = self.ended or (self._end is not None and self._next >= self._end)
         try:
@@ -105,6 +133,7 @@ class KafkaReader(Reader):
             self._away_us, self.wake_us = None, None
         except RegistryAway as error:
             self._wait(now_us, messages, error)
+            self.next_place = None
             return None
         if self.ended:
             self.close()
@@ -274,6 +303,11 @@ class KafkaReader(Reader):
             )
 
 
+def is_pulse(message: Any) -> bool:
+    """A message that only says that time goes on: no value, and a header of that name. Anyone may write it, twice too."""
+    return message.value() is None and any(name == PULSE for name, _ in message.headers() or ())
+
+
 def _as_bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
 
@@ -361,6 +395,31 @@ class KafkaSource(Declared, Source):
         first = {topic for topic, _ in self.places}
         there = topics_like(self.servers, self.topic, self.options)
         return tuple(name for name in there if name not in first and name not in known)
+
+    @property
+    def cuts(self) -> tuple[str, ...]:  # type: ignore[override]
+        return ("time",) if self.format == "debezium" else ("time", "place")
+
+    def not_cut(self, by: str, *, trusted: bool, mirrored: bool) -> str | None:
+        if self.waits:
+            return "partitions that may come would hold all epochs back; leave spare= and spare_topics= out"
+        return super().not_cut(by, trusted=trusted, mirrored=mirrored)
+
+    def ask_cut(self, by: str, *, trusted: bool, mirrored: bool) -> str | None:
+        named = tuple(str(topic) for topic in dict.fromkeys(topic for topic, _ in self.places)) or (self.topic,)
+        for topic, told in configured(self.servers, named, self.options).items():
+            if "compact" in told.get("cleanup.policy", ""):
+                return f"topic {topic!r} is compacted, so that who reads it later reads other rows"
+            producers = told.get("message.timestamp.type") != "LogAppendTime"
+            if by == "time" and producers and not (trusted or mirrored):
+                return (
+                    f"producers set the times of topic {topic!r}, and a wrong clock jumps years; give cut_ahead_ms, the most that a time "
+                    "may be ahead of those before it, or mirrored=True if the topic has the times of a log that it is a copy of"
+                )
+        return None
+
+    def first_place(self, partition: int) -> int:
+        return self._places[partition].start
 
     def partitions(self, sites: int) -> int:
         return len(self._places)

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, NamedTuple
 import numpy as np
 
 from evenflow.errors import QueryError, SourceError
+from evenflow.sources.extras import extra
 from evenflow.sources.kafka_client import client, cluster_settings, problem
 from evenflow.sources.settings import names_of
 from evenflow.stream.declared import a
@@ -81,6 +82,18 @@ def places_of(topic: str, starts: Pairs, ends: Pairs, places: Places, spare: int
 def most_partitions(places: Places, spare: int) -> int:
     """So many places a topic has that comes: as many as the largest of the first has, those that may come to it included."""
     return 1 + max(number for _, number in places) + spare
+
+
+def configured(servers: str, topics: Sequence[str], options: Sequence[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """By topic, its configuration. Raises SourceError."""
+    kafka, admin = client(), extra("confluent_kafka.admin", "Kafka", "confluent-kafka", "kafka")
+    asking = admin.AdminClient(cluster_settings(servers, options))  # Answers come only while there is one.
+    asked = [admin.ConfigResource(admin.ResourceType.TOPIC, name) for name in topics]
+    try:
+        told = asking.describe_configs(asked, request_timeout=LOOKUP_S)
+        return {each.name: {name: entry.value for name, entry in told[each].result().items()} for each in asked}
+    except kafka.KafkaException as error:
+        raise SourceError(f"kafka source: cannot ask {servers} how {', '.join(topics)} is configured: {problem(error.args[0])}") from error
 
 
 def topics_like(servers: str, pattern: str, options: Sequence[tuple[str, str]]) -> tuple[str, ...]:

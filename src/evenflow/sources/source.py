@@ -88,6 +88,11 @@ class Reader(ABC):
         `read`, with the same `now_us`."""
         return None
 
+    def heed_pulses(self) -> None:
+        """Rows that are only there to say that time goes on are not given, and count for `times` and `promise` (E10). Called before the
+        first `read`, of a source that is cut by content."""
+        return
+
     def fileno(self) -> int | None:
         """A file descriptor that becomes readable when rows may be there, or None."""
         return None
@@ -138,6 +143,10 @@ class Source(ABC):
         if by not in self.cuts:
             return f"it has no {'log time' if by == 'time' else 'place'} to be cut by; give cut_by={self.cuts[0]!r}"
         return None if self.repeats else "what is read again is not the same"
+
+    def ask_cut(self, by: str, *, trusted: bool, mirrored: bool) -> str | None:
+        """As `not_cut`, if somebody else must be asked for it. Raises SourceError."""
+        return None
 
     def grid(self, partition: int) -> Grid | None:
         """Where epochs of a partition begin and end, if it is cut by content."""

@@ -247,6 +247,35 @@ SHEDDING: Final = (
 what was kept (operator/test_gate.py), that consumers go by the newest time of one source partition (exchange/test_inbox.py), and that a
 restart forgets what windows have lost (site/test_restored_facts.py)."""
 
+CONTENT: Final = (
+    Mutation(
+        "raw times in place of their running maximum",
+        "stream.cut:Running.epochs",
+        "np.maximum.accumulate(np.maximum(numbers, self.greatest))",
+        "np.maximum(numbers, self.grid.origin)",
+    ),
+    Mutation(
+        "an epoch is promised a width early",
+        "stream.cut:Grid.closed_by",
+        "max(0, promise - self.origin)",
+        "max(0, promise - self.origin + self.width)",
+    ),
+    Mutation("one's own clock as the stamp", "site.content:ContentIngress._cut_epoch", "self.grid.stamp(epoch)", "self.last_close_us"),
+    Mutation("an epoch closes that is not whole", "site.content:ContentIngress.may_close", "queue.lacks(epoch)", "queue.lacks(epoch - 1)"),
+    Mutation(
+        "a copy that is behind is cut with the others",
+        "site.content:ContentIngress.close",
+        "if logs[key].end == self.closed - 1",
+        "",
+    ),
+    Mutation(
+        "a drained run ends before the plan acts",
+        "coordinator.effects:RunEffects.with_end",
+        "ends=plan.effective",
+        "ends=plan.effective - 1",
+    ),
+)
+
 MUTATIONS: Final = (
     Mutation(
         "a row that comes is in no list",
@@ -439,6 +468,7 @@ MUTATIONS: Final = (
     *STANDBY,
     *HELD,
     *SHEDDING,
+    *CONTENT,
 )
 
 
