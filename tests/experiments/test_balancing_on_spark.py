@@ -178,7 +178,17 @@ def test_every_variant_has_the_slept_operator(times: rebalance.Times, tmp_path: 
 
 def test_what_runs_on_spark_is_in_the_registry() -> None:
     on_spark = {name for name, experiment in EXPERIMENTS.items() if "spark" in experiment.worlds}
-    assert on_spark == {"failover", "pair-overhead", "after-failure", "large-state", "rebalance", "skewed-keys", "overload", "memory"}
+    assert on_spark == {
+        "failover",
+        "pair-overhead",
+        "after-failure",
+        "large-state",
+        "rebalance",
+        "skewed-keys",
+        "overload",
+        "memory",
+        "stalls",
+    }
 
 
 def test_parameters_of_the_policy_are_an_option_of_the_engine() -> None:

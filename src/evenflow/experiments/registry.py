@@ -55,6 +55,12 @@ def _stalls_in_simulator(setting: Setting) -> Measurement:
     return stalls.measure(setting, start)
 
 
+def _stalls_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.papers.stalls_on_spark import measure
+
+    return measure(setting)
+
+
 def _failover_on_spark(setting: Setting) -> Measurement:
     from evenflow.experiments.papers.failover_on_spark import measure
 
@@ -172,7 +178,9 @@ _ALL: Final = (
         "HW fig. 4.6-4.10",
         {"sim": checkpoint_schedule.measure},
     ),
-    _experiment("stalls", "sites that hang for a moment, one after the other", "HW 5", {"sim": _stalls_in_simulator}),
+    _experiment(
+        "stalls", "sites that hang for a moment, one after the other", "HW 5", {"sim": _stalls_in_simulator, "spark": _stalls_on_spark}
+    ),
     shedding.EXPERIMENT,
     _experiment("resilient", "how many mixes of rates a placement takes", "BO fig. 5", {"sim": resilient.measure}),
     _experiment("correlation", "what bursts together must be apart", "BO fig. 3, 4", {"sim": correlation.measure}),

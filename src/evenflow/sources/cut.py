@@ -260,3 +260,8 @@ def cut_by_content(
     if (why := source.ask_cut(chosen, trusted=ahead is not None, mirrored=mirrored)) is not None:
         raise QueryError(f"{what}: it cannot be cut by content: {why}")
     return made
+
+
+def cut_of(source: Any) -> CutSource | None:
+    """The source, if it is cut by content."""
+    return source if isinstance(source, CutSource) else None

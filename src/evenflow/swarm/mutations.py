@@ -11,22 +11,11 @@ import inspect
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 
 from evenflow.exchange.rules import RuleTable
-
-
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """name: what the bug is. where: module and function in it, such as `site.view:View.live`.
-    old, new: the words."""
-
-    name: str
-    where: str
-    old: str
-    new: str
-
+from evenflow.swarm.cut_mutations import CONTENT
+from evenflow.swarm.mutation import Mutation as Mutation
 
 JOURNAL: Final = (
     Mutation("what was told is durable", "coordinator.journal:Journal.appended", "least(self._in.values(),", "least(self._told.values(),"),
@@ -246,35 +235,6 @@ SHEDDING: Final = (
 """Of rows that are left out. Not in the list, since most seeds come through, and tests of one function find each: that event time goes by
 what was kept (operator/test_gate.py), that consumers go by the newest time of one source partition (exchange/test_inbox.py), and that a
 restart forgets what windows have lost (site/test_restored_facts.py)."""
-
-CONTENT: Final = (
-    Mutation(
-        "raw times in place of their running maximum",
-        "stream.cut:Running.epochs",
-        "np.maximum.accumulate(np.maximum(numbers, self.greatest))",
-        "np.maximum(numbers, self.grid.origin)",
-    ),
-    Mutation(
-        "an epoch is promised a width early",
-        "stream.cut:Grid.closed_by",
-        "max(0, promise - self.origin)",
-        "max(0, promise - self.origin + self.width)",
-    ),
-    Mutation("one's own clock as the stamp", "site.content:ContentIngress._cut_epoch", "self.grid.stamp(epoch)", "self.last_close_us"),
-    Mutation("an epoch closes that is not whole", "site.content:ContentIngress.may_close", "queue.lacks(epoch)", "queue.lacks(epoch - 1)"),
-    Mutation(
-        "a copy that is behind is cut with the others",
-        "site.content:ContentIngress.close",
-        "if logs[key].end == self.closed - 1",
-        "",
-    ),
-    Mutation(
-        "a drained run ends before the plan acts",
-        "coordinator.effects:RunEffects.with_end",
-        "ends=plan.effective",
-        "ends=plan.effective - 1",
-    ),
-)
 
 MUTATIONS: Final = (
     Mutation(

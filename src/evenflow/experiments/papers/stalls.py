@@ -80,15 +80,27 @@ class Seen:
         return float(np.percentile(self.latency_ms, share)) if self.latency_ms.size else float("nan")
 
 
+KINDS: Final = {
+    "content": ("content", 2, False),
+    "content_stalls": ("content", 2, True),
+    "content_one": ("content", 1, False),
+    "leader": ("leader", 2, False),
+    "leader_stalls": ("leader", 2, True),
+}
+"""What is run by turns: what decides the epochs, replicas, and whether sites hang."""
+
+
+def said(cut: str, replicas: int, *, stalled: bool) -> str:
+    return f"cut by {cut}, {replicas} replicas, {'sites hang' if stalled else 'nobody hangs'}"
+
+
 def measure(setting: Setting, start: StartStalling) -> Measurement:
     """Cut by content and by a leader, with and without stalls, and content with one replica, by turns."""
     set_up = QUICK if setting.quick else FULL
-    kinds = {"content": ("content", 2, False), "content_stalls": ("content", 2, True), "content_one": ("content", 1, False),
-             "leader": ("leader", 2, False), "leader_stalls": ("leader", 2, True)}  # fmt: skip
-    seen: dict[str, list[Seen]] = {name: [] for name in kinds}
+    seen: dict[str, list[Seen]] = {name: [] for name in KINDS}
     for seed in range(set_up.rounds):
-        for name, (cut, replicas, stalls) in kinds.items():
-            setting.say(f"round {seed + 1}: cut by {cut}, {replicas} replicas, {'sites hang' if stalls else 'nobody hangs'}")
+        for name, (cut, replicas, stalls) in KINDS.items():
+            setting.say(f"round {seed + 1}: {said(cut, replicas, stalled=stalls)}")
             seen[name].append(run(set_up, start, cut, replicas, stalls=stalls, seed=seed))
     return Measurement(figures(seen), targets(), chart(seen), (EMULATED, NOTE))
 
@@ -125,7 +137,7 @@ def due(batch: pa.RecordBatch) -> Floats:
     return np.asarray(batch.column("at").cast(pa.int64()).to_numpy(zero_copy_only=False), np.float64)
 
 
-def dataflow(set_up: SetUp, cut: str) -> Dataflow:
+def dataflow(set_up: SetUp, cut: str, sink: Any = None) -> Dataflow:
     """The newest row of each key, behind an exchange: there are so many keys that a row is hardly ever followed by another one soon."""
     import evenflow as ef
 
@@ -133,7 +145,7 @@ def dataflow(set_up: SetUp, cut: str) -> Dataflow:
     source = ef.sources.generator(set_up.rate, set_up.keys, partitions=set_up.sites)
     how: dict[str, Any] = {"cut": "content", "width_ms": set_up.width_ms} if cut == "content" else {}
     newest = flow.source(source, **how).group_by("key").agg(at="max(ts)", n="count(*)")
-    newest.to(ef.sinks.memory(SINK), name=SINK)
+    newest.to(ef.sinks.memory(SINK) if sink is None else sink, name=SINK)
     return flow
 
 

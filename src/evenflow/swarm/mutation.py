@@ -1,0 +1,16 @@
+"""A bug that is planted for the swarm to find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """name: what the bug is. where: module and function in it, such as `site.view:View.live`.
+    old, new: the words."""
+
+    name: str
+    where: str
+    old: str
+    new: str
