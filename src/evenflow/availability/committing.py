@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from evenflow.availability.chain import Link
 from evenflow.errors import RegionsDisagree
 from evenflow.policy.hedge import MOST_US
+
+STANDS_BY: Final = 16
+"""Hedges for which a region that was fenced waits in addition."""
 
 
 class Move(Enum):
@@ -36,6 +40,7 @@ class Turns:
     """Of one region and sink. place: in the group's list, from 0. held: as the sink was seen last. since_us: when that was new.
 
     own: the last epoch that this region has appended. offered, offered_us: what it would append next, and since when.
+    stands_by: another region has taken the sink from this one, which leaves it time enough.
     """
 
     sink: str
@@ -46,6 +51,7 @@ class Turns:
     own: int = -1
     offered: int = 0
     offered_us: int = 0
+    stands_by: bool = False
 
     def seen(self, held: Held, now_us: int) -> None:
         """The sink was asked."""
@@ -73,9 +79,13 @@ class Turns:
     def due_us(self, now_us: int) -> int:
         """When it is this region's turn, if the sink stays as it is."""
         since_us = now_us if self.since_us is None else max(self.since_us, self.offered_us)
-        return since_us + self.place * self.hedge_us
+        return since_us + (self.place + (STANDS_BY if self.stands_by else 0)) * self.hedge_us
+
+    def fenced(self) -> None:
+        """Another region writes to the sink now. If this one took it back at once, they would take it from each other for ever."""
+        self.stands_by, self.own = True, -1
 
     def appended(self, link: Link, now_us: int) -> None:
         """The sink has taken it."""
-        self.own = link.epoch
+        self.own, self.stands_by = link.epoch, False
         self.held, self.since_us = Held(link.epoch, link.digest), now_us

@@ -41,7 +41,8 @@ Totals = dict[tuple[int, int], tuple[int, int]]
 @dataclass(frozen=True, slots=True)
 class Region:
     """port: of its stream sink. group: its name. begin_s: since 1970. rate: rows/s. rows: in all, None: endless. sites: that it has; the
-    layout is made for `shape` of them. bare: on site processes of its own, without Spark."""
+    layout is made for `shape` of them. bare: on site processes of its own, without Spark. place: in the group's
+    list. database: of the table that all regions write to; None: none."""
 
     port: int
     group: str
@@ -52,6 +53,8 @@ class Region:
     shape: int = 2
     width_ms: float = 50.0
     bare: bool = False
+    place: int = 0
+    database: str | None = None
 
     def command(self) -> list[str]:
         return [sys.executable, "-W", "ignore", "-m", "evenflow.bench.regional", json.dumps(asdict(self))]
@@ -68,7 +71,10 @@ class Region:
 
         flow = ef.Dataflow("regions")
         made = flow.source(self.source(), name="made", cut="content", width_ms=self.width_ms)
-        made.group_by("key").agg(n="count(*)", s="sum(value)").to(ef.sinks.stream(self.port), name="totals")
+        totals = made.group_by("key").agg(n="count(*)", s="sum(value)")
+        totals.to(ef.sinks.stream(self.port), name="totals")
+        if self.database is not None:
+            totals.to(ef.sinks.table(self.database, "totals"), name="table")
         return flow
 
     def expected(self) -> Totals:
@@ -129,8 +135,16 @@ class Started:
         assert self._process.stdout is not None
         said = self._process.stdout.readline().strip()
         if said != "running":
-            tail = self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
-            raise ClusterError(f"a region could not be started: {said or 'it has ended'}\n{tail}")
+            raise ClusterError(f"a region could not be started: {said or 'it has ended'}\n{self._tail()}")
+
+    def check(self) -> None:
+        """Raises ClusterError if it has ended by itself, with what it has said of it."""
+        if self._process.poll() is not None:
+            said = "" if self._process.stdout is None else self._process.stdout.read().strip()
+            raise ClusterError(f"a region has ended: {said}\n{self._tail()}")
+
+    def _tail(self) -> str:
+        return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
 
     def kill(self) -> float:
         """kill -9 of the driver and of everything below it. Returns when, monotonic seconds."""
@@ -184,7 +198,7 @@ def run_on(engine: Engine, region: Region, over: threading.Event) -> None:
     """Until it is told to end; its port stays open for those who have not read all."""
     import evenflow as ef
 
-    run = engine.start(region.dataflow(), group=ef.group(region.group, region.begin_s, region.shape))
+    run = engine.start(region.dataflow(), group=ef.group(region.group, region.begin_s, region.shape, region.place))
     print("running", flush=True)
     while not over.wait(0.1):
         if run.await_termination(0.05):

@@ -439,6 +439,32 @@ def tpch(
     return code if measured["equal"] == len(measured["queries"]) else FAILED
 
 
+@bench.command()
+def regions(
+    context: typer.Context,
+    kills: Annotated[int, typer.Option(help="How often the driver that brings the rows is killed with its cluster.", min=0)] = 20,
+    cuts: Annotated[int, typer.Option(help="How often the subscriber is cut off from the region that brings the rows.", min=0)] = 20,
+    sink: Annotated[str, typer.Option(help="What both regions write to besides: table.")] = "table",
+    bare: Annotated[bool, typer.Option("--bare", help="Site processes without Spark, which start sooner.")] = False,
+    seed: Annotated[int, typer.Option(help="Of the order of events.")] = 1,
+    quick: Quick = False,
+    out: Out = None,
+    json: Json = False,
+) -> int:
+    """Two regions as one run: drivers are killed and cut off by turns; how long a subscriber waits, and every row compared.
+
+    Example: `evenflow bench regions --quick --bare --json`
+    """
+    from evenflow.bench.regions import Setting, run
+
+    output: Output = context.obj
+    sinks = tuple(name.strip() for name in sink.split(",") if name.strip())
+    setting = Setting(min(kills, 1) if quick else kills, min(cuts, 1) if quick else cuts, seed=seed, bare=bare, sinks=sinks)
+    measured = run(setting, quick=quick, say=output.say)
+    code = _finish(measured, context, out, output)
+    return FAILED if measured["rows_lost"] + measured["rows_repeated"] + measured["rows_wrong"] else code
+
+
 def _finish(measured: Mapping[str, Any], context: typer.Context, out: Path | None, output: Output) -> int:
     quick = " --quick" if measured["quick"] else ""
     result = {**measured, "command": f"evenflow bench {context.info_name}{_given(context)}{quick}"}

@@ -20,13 +20,15 @@ from typing import Any, ClassVar, Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SinkError, TypeMismatch, UnknownColumn
-from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
+from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.stream.declared import Declared, May
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
+LOOK_S: Final = 1.0
+"""So long a region that waits for its turn asks for the last epoch."""
 Headers = list[tuple[str, bytes | None]] | None
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -55,9 +57,7 @@ class KafkaWriter(Writer):
         try:
             producer = self._producer
             producer.begin_transaction()
-            headers = self._sink.headers_of(batch)
-            for (key, value), own in zip(self._sink.messages(batch), headers, strict=True):
-                self._produce(key, value, own, failures)
+            produce(producer, self._sink, batch, failures)
             done = kafka.TopicPartition(self._sink.topic, 0, epoch)
             producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
             producer.commit_transaction(TIMEOUT_S)
@@ -68,19 +68,6 @@ class KafkaWriter(Writer):
             self._give_up()
             raise
         self._last = epoch
-
-    def _produce(self, key: bytes | None, value: bytes | None, headers: Headers, failures: list[Any]) -> None:
-        def delivered(error: Any, message: Any) -> None:
-            if error is not None:
-                failures.append(error)
-
-        while True:
-            try:
-                self._producer.produce(self._sink.topic, value, key, on_delivery=delivered, headers=headers)
-                self._producer.poll(0)
-                return
-            except BufferError:
-                self._producer.poll(FULL_WAIT_S)
 
     def close(self) -> None:
         """Forget the producer; a transaction that is open is aborted."""
@@ -119,12 +106,116 @@ class KafkaWriter(Writer):
         return SinkError(f"kafka sink {self._sink.topic} at {self._sink.servers} {what}: {problem(error)}")
 
 
+class KafkaAppender(Appender):
+    """The topic as the regions of a group write to it: one transactional id for all of them, so whoever opens a producer ends what another
+    one has under way, and that one is fenced. The group's offset says the last epoch, and the note beside it the digest.
+
+    A region opens its producer only when it is its turn.
+    """
+
+    def __init__(self, sink: KafkaSink, group: str, name: str) -> None:
+        kafka = client()
+        self._sink, self._name = sink, f"evenflow-{group}-{sink.topic}-{name}"
+        self._settings = cluster_settings(sink.servers, sink.options)
+        self._producer: Any = None
+        self._held = (0, 0)
+        reading = {"group.id": self._name, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        try:
+            self._group = kafka.Consumer({**self._settings, **reading, "allow.auto.create.topics": False})
+            known = self._group.list_topics(sink.topic, timeout=TIMEOUT_S).topics[sink.topic]
+        except kafka.KafkaException as error:
+            raise self._failed("cannot be opened", error.args[0]) from error
+        if known.error is not None:
+            raise SinkError(f"kafka sink: {sink.servers} has no topic {sink.topic!r}; create it, or check the name")
+
+    def last(self) -> tuple[int, int]:
+        kafka = client()
+        try:
+            self._held = self._committed(LOOK_S)
+        except kafka.KafkaException:
+            pass  # A transaction is under way, of a region that may hang: what was known holds until somebody ends it.
+        return self._held
+
+    def _committed(self, timeout_s: float) -> tuple[int, int]:
+        (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
+        return (0, 0) if done.offset < 0 else (done.offset, int(done.metadata or 0))
+
+    def append(self, prev: int, epoch: int, digest: int, batch: pa.RecordBatch) -> bool:
+        kafka, failures = client(), list[Any]()
+        self.fenced = False
+        try:
+            if self._producer is None:
+                settings = {**self._settings, "transactional.id": self._name, "linger.ms": 1, "compression.type": "lz4"}
+                self._producer = kafka.Producer(settings)
+                self._producer.init_transactions(TIMEOUT_S)
+                self._held = self._committed(TIMEOUT_S)
+                if self._held[0] != prev:
+                    self._give_up()
+                    return False
+            producer = self._producer
+            producer.begin_transaction()
+            produce(producer, self._sink, batch, failures)
+            done = kafka.TopicPartition(self._sink.topic, 0, epoch, metadata=str(digest))
+            producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
+            producer.commit_transaction(TIMEOUT_S)
+        except kafka.KafkaException as error:
+            self._give_up()
+            if error.args[0].code() in fencings():
+                self.fenced = True
+                return False
+            raise self._failed(f"cannot take epoch {epoch}", failures[0] if failures else error.args[0]) from error
+        except BaseException:
+            self._give_up()
+            raise
+        self._held = (epoch, digest)
+        return True
+
+    def _give_up(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(client().KafkaException):
+                producer.abort_transaction(TIMEOUT_S)
+
+    def _failed(self, what: str, error: Any) -> SinkError:
+        return SinkError(f"kafka sink {self._sink.topic} at {self._sink.servers} {what}: {problem(error)}")
+
+    def close(self) -> None:
+        self._give_up()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+
+def fencings() -> frozenset[int]:
+    """Codes of errors that say that another producer of the same id has been opened."""
+    codes = client().KafkaError
+    return frozenset(getattr(codes, name) for name in ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED") if hasattr(codes, name))
+
+
+def produce(producer: Any, sink: KafkaSink, batch: pa.RecordBatch, failures: list[Any]) -> None:
+    """Hand the rows of an epoch to the producer; what becomes of them is known when its transaction is committed."""
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for (key, value), headers in zip(sink.messages(batch), sink.headers_of(batch), strict=True):
+        while True:
+            try:
+                producer.produce(sink.topic, value, key, on_delivery=delivered, headers=headers)
+                producer.poll(0)
+                break
+            except BufferError:
+                producer.poll(FULL_WAIT_S)
+
+
 @dataclass(frozen=True)
 class KafkaSink(Declared, Sink):
     """See `evenflow.sinks.kafka`. headers: the column of them. name: tells the sinks of one run that write to the same topic apart."""
 
     kind: ClassVar[str] = "kafka"
     where: ClassVar[Where] = "driver"
+    compares: ClassVar[bool] = True
     servers: str
     topic: str
     name: str
@@ -145,6 +236,9 @@ class KafkaSink(Declared, Sink):
 
     def open(self, run_id: str) -> KafkaWriter:
         return KafkaWriter(self, run_id)
+
+    def open_for_group(self, group: str, name: str) -> Appender:
+        return KafkaAppender(self, group, name)
 
     def check(self, schema: pa.Schema) -> None:
         """Raises UnknownColumn if the rows lack the column of the key or of the value."""

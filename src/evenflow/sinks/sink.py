@@ -49,7 +49,12 @@ class Writer(ABC):
 
 
 class Appender(ABC):
-    """An open sink to which the regions of a group write. It remembers the last epoch with rows and that one's digest."""
+    """An open sink to which the regions of a group write. It remembers the last epoch with rows and that one's digest.
+
+    fenced: the last `append` took nothing because another region writes now.
+    """
+
+    fenced: bool = False
 
     @abstractmethod
     def last(self) -> tuple[int, int]:
@@ -84,8 +89,8 @@ class Sink(ABC):
     def open(self, run_id: str) -> Writer:
         """A writer for one run. Raises SinkError if nothing could ever be written; no row has been acknowledged then."""
 
-    def open_for_group(self, group: str) -> Appender:
-        """For a region of that group, where `compares` says that it can be. Raises SinkError."""
+    def open_for_group(self, group: str, name: str) -> Appender:
+        """For a region of that group, where `compares` says that it can be. name: of the sink in its dataflow. Raises SinkError."""
         raise NotImplementedError(f"a {self.kind} sink cannot compare what it has with what a region brings")
 
     def prepare(self, run_id: str, schema: pa.Schema) -> int:

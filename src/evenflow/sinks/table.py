@@ -295,7 +295,7 @@ class TableSink(Declared, Sink):
     def open(self, run_id: str) -> Writer:
         return TableWriter(self, run_id)
 
-    def open_for_group(self, group: str) -> Appender:
+    def open_for_group(self, group: str, name: str) -> Appender:
         return TableAppender(self, group)
 
     def to_json(self) -> dict[str, Any]:

@@ -61,6 +61,8 @@ class AppendingWriter(Writer):
         if taken:
             self._turns.appended(link, _now_us())
         else:
+            if self._appender.fenced:
+                self._turns.fenced()
             self._look()
         return taken
 
@@ -81,7 +83,7 @@ class Shared:
 
     def open(self, run_id: str) -> Writer:
         """Raises SinkError."""
-        return AppendingWriter(self._sink.open_for_group(run_id), Turns(self._name, self._place))
+        return AppendingWriter(self._sink.open_for_group(run_id, self._name), Turns(self._name, self._place))
 
 
 def opened(sink: Any, name: str, region: Region | None = None, behind: int = 0) -> Any:

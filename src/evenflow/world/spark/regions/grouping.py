@@ -78,7 +78,7 @@ def as_region(layout: Layout, wanted: InGroup, sites: int) -> tuple[Layout, Regi
         if not sink.compares and sink.kind not in ONE_EACH:
             raise QueryError(
                 f"sink {name!r} of group {wanted.name}: a {sink.kind} sink cannot compare what it has with what a region brings, so rows "
-                f"would be there once for each region; use a table, or one of {', '.join(sorted(ONE_EACH))}"
+                f"would be there once for each region; use a table or Kafka, or one of {', '.join(sorted(ONE_EACH))}"
             )
     begun = {name: source.begun(wanted.begin_us) for name, source in layout.sources.items()}
     layout = replace(layout, sources=begun)

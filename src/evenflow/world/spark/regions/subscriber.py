@@ -120,7 +120,7 @@ class Subscriber:
         self._ready: deque[tuple[int, pa.RecordBatch]] = deque()
         self._failure: EvenflowError | None = None
         self._ended = self._closed = False
-        self.bytes = 0
+        self.bytes = self.useful_bytes = 0
         self.delivered = after or 0
         for leg in self._legs:
             self._dial(leg)
@@ -164,8 +164,9 @@ class Subscriber:
 
     def progress(self) -> dict[str, int]:
         """Counts: epochs that were asked for twice (hedged), that came twice (repeated), changes of the leg that brings rows (swapped),
-        bytes of rows."""
-        return {**progress(self._subscription), "delivered": self.delivered, "bytes": self.bytes}
+        bytes of rows, and of those that were the first to come."""
+        counts = {"delivered": self.delivered, "bytes": self.bytes, "useful_bytes": self.useful_bytes}
+        return {**progress(self._subscription), **counts}
 
     @property
     def leg(self) -> int | None:
@@ -225,7 +226,10 @@ class Subscriber:
             self.bytes += 0 if rows is None else len(rows)
             # What comes a second time is dropped by its address, undecoded. What counts is read before it counts.
             batch: Any = rows if rows is None or link.epoch <= self._subscription.chain.delivered else rows_in(rows, leg.schema)
+            before = self._subscription.chain.delivered
             self._carry(lambda: self._subscription.told(leg.number, link, batch, _now_us()))
+            if rows is not None and before < link.epoch <= self._subscription.chain.delivered:
+                self.useful_bytes += len(rows)
             return
         said = words(kind, body)
         if "refused" in said:

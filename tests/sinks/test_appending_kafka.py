@@ -1,0 +1,117 @@
+"""Several regions write to one topic: each epoch once, a region that was fenced stands by, one that hangs in a transaction holds nobody."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.availability.committing import STANDS_BY
+from evenflow.bench.kafka_broker import KafkaBroker
+from evenflow.errors import RegionsDisagree, SinkError
+from evenflow.world.spark.regions.appending import AppendingWriter, Shared
+from tests.kafka import broker
+
+__all__ = ["broker"]
+confluent_kafka = pytest.importorskip("confluent_kafka")
+pytestmark = [pytest.mark.conformance, pytest.mark.timeout(150)]
+
+
+def rows(*values: int) -> pa.RecordBatch:
+    return pa.record_batch({"v": list(values)})
+
+
+def new_topic(broker: KafkaBroker) -> Any:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    name = f"t{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    for made in admin.create_topics([NewTopic(name, 1, 1)]).values():
+        made.result(30)
+    return ef.sinks.kafka(broker.address, name)
+
+
+def region(sink: Any, place: int, group: str = "traffic") -> AppendingWriter:
+    return Shared(sink, "out", place).open(group)  # type: ignore[return-value]
+
+
+def values(broker: KafkaBroker, topic: str) -> list[int]:
+    reader = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.address, "group.id": uuid.uuid4().hex, "isolation.level": "read_committed",
+         "auto.offset.reset": "earliest", "enable.partition.eof": True}
+    )  # fmt: skip
+    reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found = []
+    while True:
+        message = reader.poll(20.0)
+        if message is None or message.error() is not None:
+            reader.close()
+            return found
+        found.append(json.loads(message.value())["v"])
+
+
+def test_a_topic_has_each_epoch_once_whoever_writes_it(broker: KafkaBroker) -> None:
+    sink = new_topic(broker)
+    first, second = region(sink, 0), region(sink, 1)
+    for epoch in (1, 4):
+        first.write(epoch, rows(epoch, 10 * epoch))
+        second.write(epoch, rows(epoch, 10 * epoch))
+    assert (first.appended, second.appended, second.seen) == (2, 0, 2)
+    # The first one hangs in the middle of a transaction: the second one ends that, and goes on.
+    producer = first._appender._producer  # type: ignore[attr-defined]
+    producer.begin_transaction()
+    producer.produce(sink.topic, b'{"v": 99}')
+    producer.flush()
+    second.write(7, rows(7))
+    second.write(9, rows(9))
+    assert second.appended == 2
+    # It comes back in the middle of what it had begun: that fails, and the next try finds the epoch there.
+    with pytest.raises(SinkError, match="cannot take epoch 7"):
+        first.write(7, rows(7))
+    first.write(7, rows(7))
+    first.write(9, rows(9))
+    assert first.appended == 2 and first.seen == 2
+    first.close()
+    second.write(10, rows(10))
+    second.close()
+    assert values(broker, sink.topic) == [1, 10, 4, 40, 7, 9, 10]
+
+
+def test_who_is_fenced_in_the_middle_stands_by_and_takes_over_when_nobody_writes(broker: KafkaBroker) -> None:
+    sink = new_topic(broker)
+    first, other = region(sink, 0), region(sink, 1)
+    first.write(1, rows(1))
+    fencing = other._appender
+    fencing.last()
+    assert fencing.append(0, 1, 0, rows(1)) is False, "its producer was opened, and the sink is further"
+    first.write(2, rows(2))
+    assert first.appended == 2 and not first._turns.stands_by, "it was fenced, waited, and went on since nobody else did"
+    assert STANDS_BY == 16
+    assert values(broker, sink.topic) == [1, 2]
+    first.close()
+    other.close()
+
+
+def test_a_region_with_other_rows_is_stopped(broker: KafkaBroker) -> None:
+    sink = new_topic(broker)
+    first, second = region(sink, 0), region(sink, 1)
+    first.write(1, rows(1))
+    with pytest.raises(RegionsDisagree, match="epoch 1"):
+        second.write(1, rows(2))
+    first.close()
+    second.close()
+    assert values(broker, sink.topic) == [1]
+
+
+def test_groups_do_not_know_each_other(broker: KafkaBroker) -> None:
+    sink = new_topic(broker)
+    one, other = region(sink, 0), region(sink, 0, "other")
+    one.write(1, rows(1))
+    other.write(1, rows(2))
+    one.close()
+    other.close()
+    assert sorted(values(broker, sink.topic)) == [1, 2]
