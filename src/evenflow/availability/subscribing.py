@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from evenflow.availability.chain import Chain, Link, Step
+from evenflow.availability.hedging import Hedge
 from evenflow.errors import EpochsGone, RegionsDisagree, RegionsUnreachable
-from evenflow.policy.hedge import Hedge
 
 Brings = Literal["rows", "heads"]
 LATE_MOST: Final = 64
