@@ -60,6 +60,12 @@ class Run:
         self.asked.append(("repartition", box, partitions, timeout_s))
         return 256
 
+    def set_availability(self, box: str, mode: str, timeout_s: float) -> dict[str, Any]:
+        if box == "nowhere":
+            raise OperationRefused("there is no such box")
+        self.asked.append(("availability", box, mode, timeout_s))
+        return {"epoch": 7, "modes": {"sessions": mode}}
+
     def compare(self, flow: Any) -> dict[str, Any]:
         self.asked.append(("compare", flow.name, [box.name for box in flow.network]))
         refused = {"box": "out", "change": "refused", "keeps_state": False, "why": "the sink 'out' is another one"}
@@ -231,6 +237,16 @@ def test_a_box_is_divided_anew(engine: Engine, capfd: pytest.CaptureFixture[str]
     assert object_of(capfd.readouterr().out) == {"run": "flow-1", "box": "sessions", "partitions": 64, "before": 256}
     assert engine.asked == [("repartition", "sessions", 512, 9.0), ("repartition", "sessions", 64, 300.0)]
     assert run("repartition", "nowhere", "2") == 2
+
+
+def test_a_box_gets_another_mode(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("availability", "sessions", "amnesia", "--timeout", "9") == 0
+    assert "from epoch 7 on, flow-1 has amnesia for sessions" in capfd.readouterr().out
+    assert run("availability", "*", "pairs", "--json") == 0
+    said = object_of(capfd.readouterr().out)
+    assert said == {"run": "flow-1", "box": "*", "mode": "pairs", "epoch": 7, "modes": {"sessions": "pairs"}}
+    assert engine.asked == [("availability", "sessions", "amnesia", 9.0), ("availability", "*", "pairs", 300.0)]
+    assert run("availability", "nowhere", "pairs") == 2
 
 
 FLOW = """

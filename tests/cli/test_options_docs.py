@@ -63,7 +63,7 @@ def test_options_of_commands_and_their_defaults(name: str) -> None:
         assert shown == "as for demo" or shown.replace("`", "") == "as for demo" or float_or_text(shown) == float_or_text(default)
 
 
-OPERATIONS = ("sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition")
+OPERATIONS = ("sites", "drain", "add-sites", "remove-sites", "rebalance", "pin", "repartition", "availability")
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -40,7 +40,7 @@ def test_what_a_lost_site_had_is_gone_and_the_run_goes_on(spark: Any, named: Nam
 
     with ef.Engine(spark, sites=3) as engine:
         whole = ef.sinks.memory(named("whole"))
-        assert engine.start(each_row("whole", whole, 1_000_000)).await_termination(60)
+        assert engine.start(each_row("whole", whole, 6_000)).await_termination(60)
         truth = Counter(zip(*(whole.rows().column(name).to_pylist() for name in ("key", "value", "ts")), strict=True))
         assert sum(truth.values()) == ROWS
         run = engine.start(each_row("amnesia", ef.sinks.callback(take), 6_000), availability="amnesia")
@@ -48,7 +48,7 @@ def test_what_a_lost_site_had_is_gone_and_the_run_goes_on(spark: Any, named: Nam
         assert run.progress()["protected"] == 0
         plan = run._driven.machine.plan
         victim = next(site for (site,) in plan.placement[0] if site != plan.placement[-1][0][0])
-        pid = next(site["pid"] for site in run.progress()["sites"] if site["index"] == victim)
+        pid = next(site["pid"] for site in run.progress()["sites"] if site["site"] == victim)
         os.kill(pid, signal.SIGKILL)
         assert run.await_termination(120)
         lost = run.progress()["lost"]

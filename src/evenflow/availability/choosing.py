@@ -26,6 +26,19 @@ def modes_of(
     return checked(layout, shortened(chosen), sites, replicas, located=located)
 
 
+def changed(layout: Layout, modes: Modes, box: str, mode: str, sites: int, replicas: int, located: bool) -> Modes:
+    """The modes, with another one for all segments of a box, or of every one ("*"). Raises AvailabilityError as `modes_of` does, and for a
+    box that there is not."""
+    wanted = check_built(mode_named(mode, f"box {box!r}"), f"box {box!r}")
+    mine = {s.id for s in layout.segments if box in ("*", s.name) or any(name == box for name, _ in layout.depends.get(s.id, ()))}
+    if not mine:
+        known = dict.fromkeys(name for pairs in layout.depends.values() for name, _ in pairs)
+        raise AvailabilityError(f"no box is called {box!r}; there are {', '.join(map(repr, known))}, and '*' for all")
+    return checked(
+        layout, shortened([wanted if s.id in mine else of_segment(modes, s.id) for s in layout.segments]), sites, replicas, located=located
+    )
+
+
 def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: int = 1, *, located: bool = False) -> Modes:
     """The modes, if the segments can have them and every output has what it is to have. Raises AvailabilityError as `modes_of` does."""
     where = f"dataflow {layout.name!r}"

@@ -22,7 +22,20 @@ from evenflow.cli.demo import demo
 from evenflow.cli.doctor import doctor
 from evenflow.cli.document import check, export, preview
 from evenflow.cli.experiment import experiment
-from evenflow.cli.operate import add_sites, drain, pin, rebalance, refresh, remove_sites, repartition, savepoint, sites, stop, suspend
+from evenflow.cli.operate import (
+    add_sites,
+    availability,
+    drain,
+    pin,
+    rebalance,
+    refresh,
+    remove_sites,
+    repartition,
+    savepoint,
+    sites,
+    stop,
+    suspend,
+)
 from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
@@ -69,7 +82,22 @@ app.command(epilog=EXIT_CODES)(policy)
 app.command(epilog=EXIT_CODES)(swarm)
 app.command(epilog=EXIT_CODES)(watch)
 app.command(epilog=EXIT_CODES)(subscribe)
-for _operation in (sites, drain, add_sites, remove_sites, rebalance, pin, repartition, refresh, savepoint, suspend, stop, state, profile):
+for _operation in (
+    sites,
+    drain,
+    add_sites,
+    remove_sites,
+    rebalance,
+    pin,
+    repartition,
+    availability,
+    refresh,
+    savepoint,
+    suspend,
+    stop,
+    state,
+    profile,
+):
     app.command(epilog=EXIT_CODES)(_operation)
 for _of_file in (start, compare, replace):
     app.command(epilog=EXIT_CODES, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(_of_file)

@@ -158,6 +158,27 @@ def repartition(
     return OK
 
 
+def availability(
+    context: typer.Context,
+    box: Annotated[str, typer.Argument(metavar="BOX", help="Name of the box; '*': all.", show_default=False)],
+    mode: Annotated[str, typer.Argument(metavar="MODE", help="pairs, passive, upstream or amnesia.", show_default=False)],
+    run: RunOption = None,
+    timeout: Annotated[float, typer.Option(help="Seconds after which it is not wanted any more.", min=0.1)] = 300.0,
+    engine: Engine = None,
+    json: Json = False,
+) -> int:
+    """Give a box another mode of availability, while it runs: what it does so that a lost site costs little.
+
+    Example: `evenflow availability sessions amnesia`
+    """
+    output: Output = context.obj
+    found = asked(output, engine, "availability", box=box, mode=mode, run=run, timeout_s=timeout)
+    if not output.as_json:
+        changed = ", ".join(found["modes"]) or "nothing that was not so"
+        output.out.print(f"from epoch {found['epoch']} on, {found['run']} has {found['mode']} for {changed}", highlight=False)
+    return OK
+
+
 def savepoint(
     context: typer.Context,
     target: Annotated[str, typer.Argument(metavar="TARGET", help="Empty directory or URL; relative to where the engine runs.")],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import (
+    AvailabilityRequested,
     Collected,
     Done,
     DrainSite,
@@ -28,6 +29,12 @@ def want_partitions(run: RunEffects, event: RepartitionRequested) -> None:
 
 def want_version(run: RunEffects, event: ReplaceRequested) -> None:
     run.replacing.want(event.version, event.request)
+    run.recover()
+
+
+def want_modes(run: RunEffects, event: AvailabilityRequested) -> None:
+    run.modes.want(event.modes, event.replicas, event.boxes, event.request)
+    run.act(*run.modes.settled())
     run.recover()
 
 

@@ -40,6 +40,7 @@ from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.leaders import Leaders
 from evenflow.coordinator.ledger import Ledger, Spell
 from evenflow.coordinator.losses import Losses
+from evenflow.coordinator.modes import ModesWanted
 from evenflow.coordinator.moving import Moving
 from evenflow.coordinator.newcomers import Arrivals
 from evenflow.coordinator.pace import AHEAD, Pace
@@ -121,6 +122,7 @@ class RunEffects:
         self.wanted: list[PlanChangeRequested] = []
         self.comparison, self.ledger = Comparison(layout), Ledger(beginning.left_out)
         self.losses = Losses(layout)
+        self.modes = ModesWanted(layout, self.view)
         self._actions: list[CoordinatorAction] = []
 
     def __repr__(self) -> str:
@@ -161,7 +163,7 @@ class RunEffects:
         self.ahead = self.pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
         settings = Settings(
-            ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers, self.plan.modes,
+            ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers, self.modes.modes,
             self.plan.settings.ends,
         )  # fmt: skip
         self.propose_plan(self.with_end(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings)))
@@ -241,8 +243,8 @@ class RunEffects:
             self._propose_beyond(begun.placement, begun.copies)
         elif self.repartitioning.wanted:
             self._repartition(begun.placement)
-        elif self.replacing.wanted or self.arrivals.wanted:
-            self._propose_beyond(begun.placement, ())
+        elif self.replacing.wanted or self.arrivals.wanted or self.modes.wanted:
+            self._propose_beyond(self.modes.placed(begun.placement), ())
         elif self.rounds.moving and not self.collecting:
             self.collect()  # The round's moves are over.
 

@@ -8,6 +8,7 @@ from enum import Enum, StrEnum
 from typing import Any
 
 from evenflow.availability.entries import Completed, Entry
+from evenflow.availability.mode import Modes
 from evenflow.errors import EvenflowError
 from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
@@ -172,6 +173,17 @@ class ReplaceRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class AvailabilityRequested:
+    """The segments are to have these modes from some epoch on; the same ones as now: nothing else is wanted any more. replicas: of what is
+    replicated. boxes: whose modes they are, for people. request: see `Done`."""
+
+    modes: Modes
+    replicas: int
+    boxes: str = ""
+    request: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class NewcomersSeen:
     """These have come to the source of an ingress segment, and have or get places there, in this order."""
 
@@ -271,6 +283,7 @@ CoordinatorEvent = (
     | Pin
     | RepartitionRequested
     | ReplaceRequested
+    | AvailabilityRequested
     | NewcomersSeen
     | SparesChanged
     | StopRequested
@@ -375,6 +388,8 @@ class Kind(StrEnum):
     """A segment has another number of partitions."""
     REPARTITION_REFUSED = "repartition_refused"
     """A segment cannot have the number of partitions that was wanted."""
+    AVAILABILITY = "availability"
+    """Boxes have another mode of availability."""
     REPLACED = "replaced"
     """The run goes on as another version."""
     NEWCOMER = "newcomer"

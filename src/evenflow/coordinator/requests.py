@@ -101,6 +101,14 @@ OPERATIONS: Final = (
         (_BOX, Argument("partitions", "whole", "How many.", required=True), _RUN, _timeout(_WANTED, 300.0)), "change", ("repartition",),
     ),
     Operation(
+        "availability", "Give a box another mode of availability, while it runs.",
+        (
+            Argument("box", "text", "Name of the box; *: all.", required=True),
+            Argument("mode", "text", "pairs, passive, upstream or amnesia.", required=True), _RUN, _timeout(_WANTED, 300.0),
+        ),
+        "change", ("availability",),
+    ),
+    Operation(
         "refresh", "Read a refreshed table now.",
         (
             Argument("table", "text", "Name of the table; may be left out if there is only one."), _RUN,
@@ -137,6 +145,7 @@ OPERATIONS: Final = (
             Argument("take_over", "yes", "Replace a driver that still writes at the location, at once.", default=False),
             Argument("from_savepoint", "text", "What the first start at the location begins with."),
             Argument("drop_state", "texts", "Boxes whose state in the savepoint may go."),
+            Argument("availability", "text", "What boxes that do not say do so that a lost site costs little; default the engine's."),
         ),
         "code", ("start",),
     ),

@@ -11,6 +11,7 @@ from evenflow.coordinator.events import (
     Appended,
     AppendRefused,
     AppendUnknown,
+    AvailabilityRequested,
     CheckpointRequested,
     Collected,
     CoordinatorEvent,
@@ -143,6 +144,8 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield Rule("E1", RepartitionRequested, otherwise, RunEffects.ignore, "there is nothing to divide yet, or any more")
     yield Rule("V2", ReplaceRequested, guards.running, balancing.want_version, "with the next plan, when no copy is under way")
     yield Rule("V2", ReplaceRequested, otherwise, RunEffects.ignore, "there is nothing to replace yet, or any more")
+    yield Rule("M2", AvailabilityRequested, guards.running, balancing.want_modes, "with the next plan, when no copy is under way")
+    yield Rule("M2", AvailabilityRequested, otherwise, RunEffects.ignore, "there is nothing to protect yet, or any more")
     yield Rule("V2", NewcomersSeen, guards.running, balancing.want_newcomers, "with the next plan: the order is part of it")
     yield Rule("V2", NewcomersSeen, otherwise, RunEffects.ignore, "nobody reads yet, or any more; they are seen again")
     yield Rule("C6", Collected, guards.running, balancing.balance, "a round: the policy proposes, unless recovery comes first")

@@ -18,6 +18,7 @@ from evenflow.site.leading import Leading
 from evenflow.site.releasing import Releasing
 from evenflow.site.view import View
 from evenflow.state.transfer import Capture
+from evenflow.stream.ids import NO_COPY, NO_SITE
 
 
 class Departing:
@@ -45,6 +46,8 @@ class Departing:
         for copy in view.plan.copies:
             if copy.replaces == view.site and copy.number in view.membership.retired:
                 self.move_out(copy)
+        for segment, partitions in view.left_out().items():
+            self.move_out(Copy(NO_COPY, segment, partitions, NO_SITE, NO_SITE, view.site))
         self._taken = self._taken.intersection([copy.number for copy in view.plan.copies])
         self.owed = tuple(copy for copy in view.copies() if copy.source == view.site and copy.number not in self._taken)
 
@@ -106,6 +109,7 @@ class Departing:
             for partition in leaving:
                 log = cohort.logs.pop(partition, None)
                 if log is not None:
+                    self._leading.remember(log)
                     self._leading.forget(log)
                 if self._ingress.resign(copy.segment, partition):
                     self._acts.act(CloseSource(copy.segment, partition))

@@ -28,7 +28,7 @@ class Feeding:
         self.unreachable: set[SiteId] = set()
         self.completed: set[int] = set()
         self._inboxes: dict[int, Inbox] = {}
-        self._asked: dict[int, dict[tuple[int, int], Asked]] = {arc.id: {} for arc in layout.arcs}
+        self._asked: dict[int, dict[tuple[SiteId, int], Asked]] = {arc.id: {} for arc in layout.arcs}
         self._numbers = 0
 
     # ------------------------------------------------------------ this site consumes

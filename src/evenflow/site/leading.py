@@ -154,6 +154,12 @@ class Leading:
             if key not in self._roles and record.epoch > self._witnessed.get(key, NEVER).epoch:
                 self._witnessed[key] = Begins(*key, record.epoch, record.taken, record.ended, record.stamp)
 
+    def remember(self, log: PartitionLog) -> None:
+        """A log leaves: what it knows of the source may be all that anybody does if its leader dies before it has told more."""
+        key = (log.segment, log.partition)
+        if log.end > self._witnessed.get(key, NEVER).epoch:
+            self._witnessed[key] = Begins(*key, log.end, log.taken, log.ended, log.stamp)
+
     def heard_of(self, plan: Plan) -> tuple[Begins, ...]:
         """Of ingress partitions that begin anew with a plan, what has been heard here."""
         keys = [(copy.segment, partition) for copy in plan.copies if copy.void for partition in copy.partitions]

@@ -69,6 +69,10 @@ class View:
 
     def adopt(self, plan: Plan, finished: int) -> None:
         """A newer plan. Those that govern only epochs up to `finished` are forgotten."""
+        for segment, (now, then) in enumerate(zip(self.plan.placement, plan.placement, strict=True)):
+            if now != then:  # Replicas that the plan leaves out may have asked for what is kept for them no more.
+                gone = {site for row in now for site in row if site >= 0} - {site for row in then for site in row}
+                self.former.update((segment, site) for site in gone)
         self.plans = [p for p, after in zip(self.plans, [*self.plans[1:], plan], strict=True) if after.effective > finished]
         self.plans.append(plan)
         self._planned.clear()
@@ -153,6 +157,17 @@ class View:
             for segment in self.layout.segments
             for block in self.blocks(segment.id)
         )
+
+    def left_out(self) -> dict[int, tuple[int, ...]]:
+        """By segment, partitions that lived here under the plan before and are not here under the newest, which has other modes."""
+        if len(self.plans) < 2 or self.plans[-2].modes == self.plan.modes:
+            return {}
+        found = {}
+        for segment, (then, now) in enumerate(zip(self.plans[-2].placement, self.plan.placement, strict=True)):
+            gone = tuple(p for p, sites in enumerate(now) if self.site in then[p] and self.site not in sites)
+            if gone:
+                found[segment] = gone
+        return found
 
     def lacks(self) -> bool:
         """Some partition has no live replica."""

@@ -16,8 +16,16 @@ import pyarrow as pa
 
 from evenflow.availability.choosing import modes_of
 from evenflow.availability.entries import Begun, Content
-from evenflow.availability.mode import Mode
-from evenflow.coordinator.events import CheckpointRequested, Denied, Done, Happened, PlanChangeRequested, StopRequested
+from evenflow.availability.mode import Mode, Modes
+from evenflow.coordinator.events import (
+    AvailabilityRequested,
+    CheckpointRequested,
+    Denied,
+    Done,
+    Happened,
+    PlanChangeRequested,
+    StopRequested,
+)
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
@@ -250,6 +258,12 @@ class SimWorld:
     def change_plan(self, placement: Placement | None = None) -> None:
         """Ask the coordinator for a new plan."""
         self.driver.soon(lambda: self.driver.coordinate(PlanChangeRequested(placement)))
+
+    def set_availability(self, modes: Modes, replicas: int) -> int:
+        """A person wants other modes. Returns the request's number, by which it is answered."""
+        self._requests += 1
+        self.driver.coordinate(AvailabilityRequested(modes, replicas, "some boxes", self._requests))
+        return self._requests
 
     def checkpoint(self, *, last: bool = False) -> int:
         """Ask for a checkpoint now. Returns the number of the request, whose answer will be in `answers`."""

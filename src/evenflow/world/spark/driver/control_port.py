@@ -62,6 +62,7 @@ class Controlled(Protocol):
     def start(
         self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ..., *,
         take_over: bool = ..., from_savepoint: str | None = ..., drop_state: Collection[str] = ...,
+        availability: str | None = ...,
     ) -> Run: ...  # fmt: skip
 
 
@@ -102,6 +103,16 @@ def _repartition(engine: Controlled, given: Given, say: Say) -> Given:
     return {"run": run.id, "box": given["box"], "partitions": partitions, "before": before}
 
 
+def _availability(engine: Controlled, given: Given, say: Say) -> Given:
+    run = _run_of(engine, given.get("run"))
+    return {
+        "run": run.id,
+        "box": given["box"],
+        "mode": given["mode"],
+        **run.set_availability(given["box"], given["mode"], given["timeout_s"]),
+    }
+
+
 def _replace(engine: Controlled, given: Given, say: Say) -> Given:
     run, version = _run_of(engine, given.get("run")), given.get("version")
     expected = None if version is None else int(version)
@@ -123,6 +134,7 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
         take_over=bool(given.get("take_over")),
         from_savepoint=None if savepoint is None else str(savepoint),
         drop_state=tuple(given.get("drop_state") or ()),
+        availability=given.get("availability"),
     )
     return {"run": run.id, "dataflow": flow.name}
 
@@ -198,6 +210,7 @@ ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
     "rebalance": _rebalance,
     "pin": _pin,
     "repartition": _repartition,
+    "availability": _availability,
     "start": _start,
     "compare": _compare,
     "replace": _replace,

@@ -103,6 +103,7 @@ class DriverLoop:
         self.warnings = Warnings()
         self.on_site: list[Callable[[int], None]] = []
         self.on_lost: list[Callable[[int, str], None]] = []
+        self.replicas = replicas
         self._beats = replicas > 1
         active, idle = (REPLICATED, IDLE) if self._beats else (UNREPLICATED, UNREPLICATED)
         self.fleet = Fleet(sites + spares, active, idle, int(lease_s * 1e6))

@@ -39,6 +39,7 @@ from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.keeping import AskedFor, Keeping
+from evenflow.world.spark.driver.modes import ChosenModes
 from evenflow.world.spark.driver.notebook import RunDisplay
 from evenflow.world.spark.driver.program import pack_version
 from evenflow.world.spark.driver.refreshing import Refresher, read, same_tables
@@ -64,7 +65,7 @@ REPORTED_S: Final = 5.0
 """How long a site may take until its first report, before load is balanced without it."""
 
 
-class Run(RunDisplay, AskedFor):
+class Run(RunDisplay, AskedFor, ChosenModes):
     """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
 
     def __init__(

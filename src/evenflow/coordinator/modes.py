@@ -1,0 +1,87 @@
+"""Modes while a run goes on: some segments are to have another one from some epoch on (availability.md, M2). Decides; the machine proposes.
+
+One plan changes the modes and who consumes. Where one replica is enough, the others go as if they had died; of an ingress partition its
+leader stays. Where several are to be, places for them are made, and recovery copies what is there to them: until that is done, the next
+death may cost as much as before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evenflow.availability.mode import Mode, Modes, replicas_of, shortened
+from evenflow.coordinator.events import CoordinatorAction, Done, Happened, Kind
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Placement, Plan
+from evenflow.site.view import NOBODY, View
+
+
+class ModesWanted:
+    """modes: of the next plan. view: the coordinator's, shared."""
+
+    def __init__(self, layout: Layout, view: View) -> None:
+        self._layout, self._view = layout, view
+        self.modes: Modes = view.plan.modes
+        self._replicas = 1
+        self._request = 0
+        self._boxes = ""
+
+    def want(self, modes: Modes, replicas: int, boxes: str, request: int = 0) -> None:
+        """Instead of what was wanted and is in no plan yet. replicas: of what is replicated. boxes: for people. request: see `Done`."""
+        self.modes, self._replicas, self._boxes, self._request = shortened(modes), replicas, boxes, request
+
+    def settled(self) -> list[CoordinatorAction]:
+        """The answer to who has asked for what is there already."""
+        if self.wanted or not self._request:
+            return []
+        request, self._request = self._request, 0
+        return [Done(request, {"epoch": self._view.plan.effective, "modes": {}})]
+
+    @property
+    def wanted(self) -> bool:
+        """The newest plan has other modes."""
+        return self.modes != self._view.plan.modes
+
+    def placed(self, placement: Placement) -> Placement:
+        """The placement with as many replicas as the wanted modes have."""
+        if not self.wanted:
+            return placement
+        view, rows = self._view, []
+        before = view.plan.modes or (Mode.PAIRS,) * len(placement)
+        after = self.modes or (Mode.PAIRS,) * len(placement)
+        for segment, row in enumerate(placement):
+            if before[segment] is after[segment]:
+                rows.append(row)
+                continue
+            many = replicas_of(after[segment], self._replicas)
+            rows.append(tuple(self._resized(segment, partition, sites, many) for partition, sites in enumerate(row)))
+        return tuple(rows)
+
+    def _resized(self, segment: int, partition: int, sites: tuple[Any, ...], many: int) -> tuple[Any, ...]:
+        live = [site for site in sites if site >= 0]
+        if self._layout.segments[segment].kind == "ingress":
+            leader = self._view.membership.leaders[segment][partition].site
+            live.sort(key=lambda site: site != leader)
+        elif live:
+            live = live[partition % len(live) :] + live[: partition % len(live)]  # Every other one at each rank.
+        kept = live[:many]
+        return (*kept, *[NOBODY] * (many - len(kept)))
+
+    def committed(self, before: Plan) -> list[CoordinatorAction]:
+        """A plan is. If it has other modes, what a person wants to know, and who has asked."""
+        plan = self._view.plan
+        if plan.modes == before.modes:
+            return []
+        modes = plan.modes or (Mode.PAIRS,) * len(self._layout.segments)
+        changed = {
+            segment.name: str(modes[segment.id])
+            for segment in self._layout.segments
+            if not before.modes or plan.mode(segment.id) is not before.mode(segment.id)
+        }
+        details: dict[str, Any] = {"epoch": plan.effective, "modes": changed}
+        text = f"from epoch {plan.effective} on, availability of {self._boxes} is {', '.join(sorted(set(changed.values())))}"
+        happened = Happened(Kind.AVAILABILITY, NOBODY, text, details)
+        if not self._request or plan.modes != self.modes:
+            return [happened]
+        request, self._request = self._request, 0
+        return [happened, Done(request, details)]
