@@ -120,7 +120,8 @@ def test_an_operation_names_the_run_that_is_shown_and_waits_for_the_word(browser
 
 IN_PYTHON = {
     "sites": (Engine.describe,), "drain": (Engine.drain,), "add-sites": (Engine.add_sites,), "remove-sites": (Engine.remove_sites,),
-    "rebalance": (Engine.rebalance, Run.rebalance), "pin": (Run.pin, Run.unpin), "repartition": (Run.repartition,), "availability": (Run.set_availability,),
+    "rebalance": (Engine.rebalance, Run.rebalance), "pin": (Run.pin, Run.unpin), "repartition": (Run.repartition,),
+    "availability": (Run.set_availability,),
     "refresh": (Run.refresh,), "checkpoint": (Run.checkpoint,), "savepoint": (Run.savepoint,), "suspend": (Run.suspend,),
     "stop": (Run.stop,), "start": (Engine.start,), "compare": (Run.compare,), "replace": (Run.replace,), "state": (Run.state,),
     "profile": (Engine.profile,),

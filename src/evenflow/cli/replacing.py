@@ -23,6 +23,10 @@ def start(
     take_over: TakeOver = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
+    availability: Annotated[
+        str | None,
+        typer.Option(metavar="MODE", help="What boxes that do not say do so that a lost site costs little; default the engine's."),
+    ] = None,
     module: Annotated[list[str] | None, ALLOW] = None,
     engine: Engine = None,
     json: Json = False,
@@ -36,7 +40,7 @@ def start(
     output: Output = context.obj
     what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
     where = {"checkpoint_location": checkpoint_location, "from_savepoint": from_savepoint, "drop_state": drop_state}
-    found = asked(output, engine, "start", **what, **where, replicas=replicas, take_over=take_over)
+    found = asked(output, engine, "start", **what, **where, replicas=replicas, take_over=take_over, availability=availability)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)
     return OK

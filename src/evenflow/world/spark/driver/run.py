@@ -61,8 +61,7 @@ ROUNDS: Final = 6
 """Of balancing by hand."""
 COLLECT_S: Final = 1.0
 """How long statistics are collected for such a round."""
-REPORTED_S: Final = 5.0
-"""How long a site may take until its first report, before load is balanced without it."""
+REPORTED_S: Final = 5.0  # How long a site may take until its first report, before load is balanced without it.
 
 
 class Run(RunDisplay, AskedFor, ChosenModes):
