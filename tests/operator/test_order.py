@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import TypeMismatch, UnknownColumn
-from evenflow.operator.order import MERGE_RUNS, Order, sort_key
+from evenflow.operator import runs
+from evenflow.operator.order import Order, sort_key
+from evenflow.operator.runs import MERGE_RUNS, Part, Piece
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.ipc import batch_from_bytes
 from evenflow.stream.rows import Rows
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("x", pa.float64()), ("s", pa.string()), ("id", pa.int64())])
@@ -63,10 +66,19 @@ epochs = st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), row), max_size
     epochs=epochs,
     tie_break=st.sampled_from([(), ("x",), ("s", "x")]),
     moves=st.lists(st.tuples(st.integers(0, 24), st.integers(0, 3))),
+    slice_rows=st.sampled_from([1, 4, 10, 30, runs.SLICE_ROWS]),
 )
 def test_equals_a_python_sort_while_partitions_move(
-    epochs: list[tuple[list[tuple[int, Row]], int]], tie_break: tuple[str, ...], moves: list[tuple[int, int]]
+    epochs: list[tuple[list[tuple[int, Row]], int]], tie_break: tuple[str, ...], moves: list[tuple[int, int]], slice_rows: int
 ) -> None:
+    """However much of a merge is done at a time, and what is released meanwhile."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(runs, "SLICE_ROWS", slice_rows)
+        patched.setattr(runs, "MERGE_RUNS", 3)
+        equals_a_python_sort(epochs, tie_break, moves)
+
+
+def equals_a_python_sort(epochs: list[tuple[list[tuple[int, Row]], int]], tie_break: tuple[str, ...], moves: list[tuple[int, int]]) -> None:
     sites, home = [Order("ts", tie_break, SCHEMA), Order("ts", tie_break, SCHEMA)], dict.fromkeys(range(4), 0)
     before, ident = NO_WATERMARK, 0
     out: list[Rows] = []
@@ -173,11 +185,47 @@ def test_runs_stay_few_and_memory_follows_the_rows_held() -> None:
     for epoch in range(600):
         times = (epoch * 10 + rng.integers(0, 400, 20)).tolist()
         order.process(rows_of([(t, 0.0, "abc", 0) for t in times], [0] * 20), tick(epoch, NO_WATERMARK, epoch * 10 - 400))
-        assert len(order._runs) < 4 * MERGE_RUNS
+        assert len({part.run for part in order._runs.parts}) < 4 * MERGE_RUNS
         peak = max(peak, order.state_bytes())
     order.process(Rows.empty(SCHEMA), tick(601, NO_WATERMARK, END_OF_STREAM))
     assert order.state_bytes() == 0
     assert peak < 600 * 20 * 60 / 4
+
+
+@pytest.mark.parametrize("spread", [1, 50, 100_000])
+def test_a_merge_goes_on_as_rows_come_and_ends(spread: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no epoch moves much more than a slice, there are no more runs or parts than that takes, and what is held is what came. Method:
+    rows of many times, and of so few that a slice cannot end before them; captured while merges are under way."""
+    monkeypatch.setattr(runs, "SLICE_ROWS", 200)
+    order, rng, moved = Order("ts", ("x",), SCHEMA), np.random.default_rng(3), [0]
+    take = Part.of
+
+    def counting(piece: Piece, level: int, run: int = runs.NO_RUN) -> Part:
+        moved[-1] += piece.rows.count if level else 0
+        return take(piece, level, run)
+
+    monkeypatch.setattr(Part, "of", counting)
+    came: list[Row] = []
+    for epoch in range(400):
+        new = [
+            (int(t), float(x), "abc", len(came) + i) for i, (t, x) in enumerate(zip(rng.integers(0, spread, 25), rng.integers(0, 3, 25)))
+        ]
+        order.process(rows_of(new, [0] * 25), tick(epoch, NO_WATERMARK, NO_WATERMARK))
+        came += new
+        moved.append(0)
+        if epoch % 100 == 77:
+            captured = order.capture(0)
+            assert captured is not None
+            held = batch_from_bytes(captured.to_bytes()).column("id").to_pylist()
+            assert held == [row[3] for row in sorted(came, key=lambda row: row[:2])]
+    of_one_time = max(Counter(row[0] for row in came).values())
+    assert max(moved) <= 2 * (1.5 * 200 + of_one_time)
+    assert len(came) < sum(moved) < 5 * len(came), "each row is moved, a few times"
+    parts = order._runs.parts
+    assert len({part.run for part in parts}) < 5 * MERGE_RUNS and len(parts) < 5 * MERGE_RUNS + 5 * len(came) / 200
+    released, _ = order.process(Rows.empty(SCHEMA), tick(401, NO_WATERMARK, END_OF_STREAM))
+    assert by_partition([released]) == {0: sorted(came, key=lambda row: row[:2])}
+    assert order._runs.parts == [] and order.state_bytes() == 0
 
 
 def test_memory_of_partitions_that_left_is_given_back_at_the_next_epoch() -> None:

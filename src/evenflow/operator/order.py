@@ -1,8 +1,8 @@
 """Order: rows leave in event-time order, behind the watermark (protocol E8).
 
-The buffer is a short list of runs, oldest first, each sorted by event time over all partitions of the site, so what a watermark
-releases is a prefix of every run. Runs of one level are merged eight at a time: a row is moved O(log buffer) times in its life,
-nothing is done per partition, and an epoch that releases nothing costs its own rows. Runs never change, so a snapshot is a list.
+The buffer is a list of parts, each sorted by event time over all partitions of the site, so what a watermark releases is a prefix of
+every part (see `runs`). Nothing is done per partition, and an epoch that releases nothing costs its own rows. Parts never change, so a
+snapshot is a list.
 
 A null event time is before all others, as `ORDER BY` in batch Spark sorts it. So it is released with the first watermark, and is
 late once there has been one: whatever is not late comes out exactly as batch Spark would order it.
@@ -11,9 +11,8 @@ late once there has been one: whatever is not late comes out exactly as batch Sp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,77 +22,14 @@ import pyarrow.compute as pc
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator.holding import Holding
 from evenflow.operator.operator import Shown
-from evenflow.state.apart import Lying, counts_for, less, without
+from evenflow.operator.runs import Part, Piece, Runs, joined
+from evenflow.state.apart import Lying
 from evenflow.state.held_changes import HeldChanges
-from evenflow.state.held_rows import Captured, Frozen, divide_rows, join_rows, picked, rows_from, rows_of, rows_to_bytes
+from evenflow.state.held_rows import Captured, Frozen, divide_rows, picked, rows_from, rows_of, rows_to_bytes
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 from evenflow.stream.values import comparable
-
-MERGE_RUNS: Final = 8
-"""Runs of one level that become one run of the next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows with their times and numbers, int64 (n,)."""
-
-    rows: Rows
-    time: Int64s
-    number: Int64s
-
-    def take(self, at: Int64s) -> Piece:
-        return Piece(self.rows.take(at), self.time[at], self.number[at])
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Rows sorted by event time, ties in order of arrival. time: int64 microseconds, shape (n,), ascending. number: int64 (n,), that no
-    other row has ever had.
-
-    start: rows before it have been released. counts: int64, rows of each partition from there on. dead: partitions that left the site;
-    their rows are skipped when met, and do not count.
-    """
-
-    rows: Rows
-    time: Int64s
-    number: Int64s
-    counts: Int64s
-    level: int
-    start: int = 0
-    dead: tuple[int, ...] = ()
-
-    def until(self, watermark: int) -> int:
-        """Position of the first row that this watermark does not release."""
-        if watermark == END_OF_STREAM:
-            return len(self.time)
-        return int(np.searchsorted(self.time, watermark, side="left"))
-
-    def piece(self, stop: int) -> Piece:
-        """The living rows from `start` to `stop`."""
-        here = slice(self.start, stop)
-        piece = Piece(self.rows.slice(self.start, stop), self.time[here], self.number[here])
-        if self.dead:
-            alive = np.flatnonzero(~np.isin(piece.rows.partition, self.dead))
-            if len(alive) < piece.rows.count:
-                return piece.take(alive)
-        return piece
-
-    def held_bytes(self) -> int:
-        return int(self.rows.batch.nbytes) + self.rows.partition.nbytes + 2 * self.time.nbytes
-
-    def held_by(self, partitions: Int64s) -> Int64s:
-        """int64 (p,): about how many bytes of it are unreleased rows of each partition; all rows count as equally long."""
-        return np.asarray(counts_for(self.counts, partitions) * self.held_bytes() // max(1, len(self.time)), np.int64)
-
-    def released(self, stop: int) -> Run:
-        """Without the rows before `stop`. Cost: O(those)."""
-        return replace(self, start=stop, counts=without(less(self.counts, self.rows.partition[self.start : stop]), self.dead))
-
-    def without(self, partition: int) -> Run:
-        """It has left the site."""
-        return replace(self, dead=(*self.dead, partition), counts=without(self.counts, (partition,)))
 
 
 class Order(Shown, Holding):
@@ -112,7 +48,7 @@ class Order(Shown, Holding):
             raise TypeMismatch(f"box {box!r}: event time {time!r} is {schema.field(time).type}: cast it to timestamp")
         self.schemas: tuple[pa.Schema, ...] = (schema, schema)
         self._schema, self._time, self._tie_break = schema, time, tuple(tie_break)
-        self._runs: list[Run] = []
+        self._runs = Runs()
         self._none = Rows.empty(schema, keyed=True)
         self._frozen: _Frozen | None = None
         self._dropped = False
@@ -124,7 +60,7 @@ class Order(Shown, Holding):
         self._changes.go_on()
         if self._dropped:
             # Once for all partitions that have left since the last epoch: copying for each of them would cost too much.
-            self._runs = [run for run in map(_without_dead, self._runs) if len(run.time)]
+            self._runs.each(Part.without_dead)
             self._frozen, self._dropped = None, False
         if rows.count:
             if rows.hash is None:
@@ -141,7 +77,7 @@ class Order(Shown, Holding):
             late, in_time = rows.take(np.flatnonzero(too_old)), np.flatnonzero(~too_old)
             rows, time = rows.take(in_time), time[in_time]
         if rows.count:
-            self._push(_sorted(Piece(rows, time, self._numbers(rows.count)), 0))
+            self._runs.add(Piece(rows, time, self._numbers(rows.count)))
         return late
 
     def _numbers(self, count: int) -> Int64s:
@@ -149,26 +85,12 @@ class Order(Shown, Holding):
         self._numbered += count
         return np.arange(self._numbered - count, self._numbered)
 
-    def _push(self, run: Run) -> None:
-        """Append a run; merge the youngest ones, so that runs stay in order of arrival and their levels descend."""
-        self._runs.append(run)
-        while len(self._runs) >= MERGE_RUNS and self._runs[-MERGE_RUNS].level == self._runs[-1].level:
-            level, youngest = self._runs[-1].level, self._runs[-MERGE_RUNS:]
-            self._runs[-MERGE_RUNS:] = [_sorted(_joined([each.piece(len(each.time)) for each in youngest]), level + 1)]
-
     def _release(self, watermark: int) -> Rows:
-        pieces, kept = [], []
-        for run in self._runs:
-            stop = run.until(watermark)
-            if stop > run.start:
-                pieces.append(run.piece(stop))
-                run = run.released(stop)
-            if run.start < len(run.time):
-                kept.append(run)
+        pieces = self._runs.release(watermark)
         if not pieces:
             return self._none
-        self._runs, self._frozen = [_compacted(run) for run in kept], None
-        piece = _joined(pieces)
+        self._frozen = None
+        piece = joined(pieces)
         order = arrange(piece.rows.batch, piece.time, self._tie_break)
         return piece.rows if order is None else piece.rows.take(order)
 
@@ -176,7 +98,7 @@ class Order(Shown, Holding):
     def frozen(self) -> _Frozen:
         """All rows as of now."""
         if self._frozen is None:
-            self._frozen = _Frozen(tuple(self._runs), self._tie_break)
+            self._frozen = _Frozen(tuple(self._runs.parts), self._tie_break)
         return self._frozen
 
     def capture(self, partition: int) -> Captured | None:
@@ -185,7 +107,7 @@ class Order(Shown, Holding):
     def install(self, partition: int, state: bytes) -> None:
         rows = rows_from(state, partition)
         numbers = self._numbers(rows.count)
-        self._push(_sorted(Piece(rows, event_time(rows.batch.column(self._time)), numbers), 0))
+        self._runs.add(Piece(rows, event_time(rows.batch.column(self._time)), numbers))
         self._frozen = None
         self._changes.installed(partition, numbers)
 
@@ -194,7 +116,7 @@ class Order(Shown, Holding):
 
     def drop(self, partition: int) -> None:
         self._changes.forget(partition)
-        self._runs = [run.without(partition) for run in self._runs]
+        self._runs.each(lambda part: part.without(partition))
         self._frozen, self._dropped = None, True
 
     @property
@@ -206,29 +128,29 @@ class Order(Shown, Holding):
         return rows_of(self.capture(partition), partition, self._schema).batch
 
     def state_bytes(self) -> int:
-        return sum(run.held_bytes() for run in self._runs) + self._changes.state_bytes()
+        return sum(part.bytes for part in self._runs.parts) + self._changes.state_bytes()
 
     def partition_bytes(self, partitions: Int64s) -> Int64s:
-        return sum([run.held_by(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))
+        return sum([part.held_by(partitions) for part in self._runs.parts], np.zeros(partitions.size, np.int64))
 
 
 class _Frozen(Frozen):
     """The buffer, taken apart when first needed."""
 
-    def __init__(self, runs: tuple[Run, ...], tie_break: tuple[str, ...]) -> None:
-        self._runs, self._tie_break = runs, tie_break
+    def __init__(self, parts: tuple[Part, ...], tie_break: tuple[str, ...]) -> None:
+        self._parts, self._tie_break = parts, tie_break
         self._last: tuple[int, Int64s] | None = None
 
     def counts(self) -> Iterable[Int64s]:
-        return [run.counts for run in self._runs]
+        return [part.counts for part in self._parts]
 
     def lying(self) -> Iterable[Lying]:
-        return [Lying(run.rows.partition, run.start, dead=run.dead) for run in self._runs]
+        return [Lying(part.rows.partition, part.start, dead=part.dead) for part in self._parts]
 
     @cached_property
     def _ties(self) -> list[pa.RecordBatch]:
-        """The columns of each run that order rows of equal time."""
-        return [run.rows.batch.select(list(self._tie_break)) for run in self._runs]
+        """The columns of each part that order rows of equal time."""
+        return [part.rows.batch.select(list(self._tie_break)) for part in self._parts]
 
     def _arranged(self, partition: int) -> Int64s:
         """Which of its rows, in order of arrival, come first, second and so on: by time, tie-break and arrival. The last one is kept: who
@@ -236,7 +158,7 @@ class _Frozen(Frozen):
         last = self._last
         if last is None or last[0] != partition:
             at = self.take_apart().of(partition)
-            times = self._gathered([run.time for run in self._runs], at)
+            times = self._gathered([part.time for part in self._parts], at)
             order = np.argsort(times, kind="stable")
             if at.size and self._tie_break:
                 arranged = arrange(picked(self._ties, at[order]), times[order], self._tie_break)
@@ -251,13 +173,13 @@ class _Frozen(Frozen):
 
     def imprints(self, partition: int) -> Int64s:
         at = self.take_apart().of(partition)
-        return self._gathered([run.number for run in self._runs], at)[self._arranged(partition)]
+        return self._gathered([part.number for part in self._parts], at)[self._arranged(partition)]
 
     def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
         at, order = self.take_apart().of(partition), self._arranged(partition)[which]
-        batch = picked([run.rows.batch for run in self._runs], at[order])
-        hashes = [run.rows.hash for run in self._runs if run.rows.hash is not None]
-        mine = None if not hashes or len(hashes) < len(self._runs) else self.take_apart().gather(hashes, at)[order]
+        batch = picked([part.rows.batch for part in self._parts], at[order])
+        hashes = [part.rows.hash for part in self._parts if part.rows.hash is not None]
+        mine = None if not hashes or len(hashes) < len(self._parts) else self.take_apart().gather(hashes, at)[order]
         return rows_to_bytes(Rows(batch, np.full(which.size, partition, np.int32), mine))
 
 
@@ -309,30 +231,3 @@ def sort_key(column: pa.Array) -> pa.Array | Int64s:
         rank = {value: i for i, value in enumerate(sorted(set(values)))}
         return np.array([rank[value] for value in values], np.int64)
     return column
-
-
-def _sorted(piece: Piece, level: int) -> Run:
-    if (piece.time[1:] < piece.time[:-1]).any():
-        piece = piece.take(np.argsort(piece.time, kind="stable"))
-    return Run(piece.rows, piece.time, piece.number, np.bincount(piece.rows.partition), level)
-
-
-def _joined(pieces: Sequence[Piece]) -> Piece:
-    if len(pieces) == 1:
-        return pieces[0]
-    rows = join_rows([piece.rows for piece in pieces], pieces[0].rows.batch.schema)
-    return Piece(rows, np.concatenate([piece.time for piece in pieces]), np.concatenate([piece.number for piece in pieces]))
-
-
-def _without_dead(run: Run) -> Run:
-    """Copy the living rows of a run if they are fewer than half, so that memory follows the rows held."""
-    piece = run.piece(len(run.time))
-    return run if 2 * piece.rows.count >= len(run.time) else Run(piece.rows, piece.time, piece.number, run.counts, run.level)
-
-
-def _compacted(run: Run) -> Run:
-    """Copy what is left of a run once half of it is gone, so that memory follows the rows held."""
-    if 2 * run.start < len(run.time):
-        return run
-    rows = run.rows.take(np.arange(run.start, run.rows.count))
-    return replace(run, rows=rows, time=run.time[run.start :].copy(), number=run.number[run.start :].copy(), start=0)
