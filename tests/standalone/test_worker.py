@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import evenflow as ef
+from evenflow.bench.standalone import standalone_cluster
 from evenflow.world.spark.cluster.session import embedded_session, stop_session
-from tests.spark.standalone import standalone_cluster
 from tests.worlds.dataflows import Totals, counted
 from tests.worlds.worlds import OnSpark
 

@@ -27,7 +27,7 @@ JOIN_S: Final = 5.0
 
 class DelayingProxy:
     """host, port: where it listens; target: where connections lead to. delay_ms: one way. Its methods may be called by any thread, and have
-    had their effect when they return."""
+    had their effect when they return. brought_bytes: from the target to those who dialled, so far."""
 
     def __init__(self, target: tuple[str, int], delay_ms: float = 0.0, host: str = "127.0.0.1", port: int = 0) -> None:
         if not socket.getaddrinfo(host, None)[0][4][0].startswith("127."):  # type: ignore[union-attr]
@@ -37,6 +37,7 @@ class DelayingProxy:
         self.clock = Clock()
         self.reactor = Reactor()
         self.connections: dict[_Carried, None] = {}
+        self.brought_bytes = 0
         self._listening = socket.create_server((host, port))
         self._listening.setblocking(False)
         self.address: tuple[str, int] = self._listening.getsockname()[:2]
@@ -189,6 +190,7 @@ class _Carried:
         for way, to in zip(self._ways, (self._target, self._dialler)):
             for data in way.arrive(now_us):
                 to.take(data)
+                self._proxy.brought_bytes += len(data) * (to is self._dialler)
         self._come_again(now_us)
         for end in (self._dialler, self._target):
             end.flush()

@@ -419,6 +419,18 @@ def scaling(context: typer.Context, quick: Quick = False, out: Out = None, json:
     return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
 
 
+@bench.command("wide-area")
+def wide_area(context: typer.Context, quick: Quick = False, out: Out = None, json: Json = False) -> int:
+    """Three clusters on this machine as regions behind 10, 40 and 90 ms: one is cut off and comes back, one dies.
+
+    Example: `evenflow bench wide-area --quick --json`
+    """
+    from evenflow.bench.wide_area import QUICK, Setting, run
+
+    output: Output = context.obj
+    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
+
+
 @bench.command()
 def tpch(
     context: typer.Context,
