@@ -193,8 +193,7 @@ class _Carried:
                 self._proxy.brought_bytes += len(data) * (to is self._dialler)
         self._come_again(now_us)
         for end in (self._dialler, self._target):
-            end.flush()
-            if self._closed:
+            if not end.flush():
                 return
         if self._dialler.is_done and self._target.is_done:
             self.close()
@@ -254,7 +253,8 @@ class _End:
     def take(self, data: bytes) -> None:
         self._waiting.append(data)
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
+        """Write what has arrived. False: the connection is over."""
         try:
             while self._waiting:
                 data = self._waiting[0]
@@ -273,15 +273,16 @@ class _End:
             # A socket that is still connecting says so; any other trouble ends the connection for both.
             if error.errno not in (errno.ENOTCONN, errno.EAGAIN) or self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 self._carried.close(reset=True)
-                return
+                return False
         self.watch()
+        return True
 
     def _ready(self, events: int) -> None:
         if events & ~(READABLE | WRITABLE) and self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._carried.close(reset=True)
             return
-        if events & WRITABLE:
-            self.flush()
+        if events & WRITABLE and not self.flush():
+            return
         if self._events & READABLE and events & ~WRITABLE:
             self._read()
         self._carried.carry()
