@@ -9,11 +9,11 @@ import evenflow as ef
 from evenflow import nexmark, sources
 
 
-def dataflow(name: str, **events: Any) -> ef.Dataflow:
-    """The query, into a sink `out`. events: options of `sources.nexmark`."""
+def dataflow(name: str, mode: Any = "append", **events: Any) -> ef.Dataflow:
+    """The query, into a sink `out`. mode: of its output. events: options of `sources.nexmark`."""
     flow = ef.Dataflow(name)
     query = nexmark.query(name)
-    ef.sql(query.sql, streams(flow, query, **events)).to(ef.sinks.memory("out"), name="out")
+    ef.sql(query.sql, streams(flow, query, **events), output_mode=mode).to(ef.sinks.memory("out"), name="out")
     return flow
 
 

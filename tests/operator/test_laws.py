@@ -242,6 +242,11 @@ OPERATORS = [
     ),
     Case("session", lambda: SessionWindowAggregate(SCHEMA, ("k",), ALL_CALLS, window=SessionWindow("ts", 300_000)), timed_epochs(("k",))),
     Case(
+        "changelog of sessions",
+        lambda: SessionWindowAggregate(SCHEMA, ("s", "b"), ALL_CALLS, window=SessionWindow("ts", 300_000, "changelog", 1_000_000)),
+        timed_epochs(("s", "b")),
+    ),
+    Case(
         "long sessions, string key",
         lambda: SessionWindowAggregate(SCHEMA, ("s", "b"), [*ALL_CALLS, *DISTINCT], window=SessionWindow("ts", 3_000_000)),
         timed_epochs(("s", "b")),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, ma
 
 from evenflow.operator.order import Order
 from evenflow.operator.totals.session_window import SessionWindowAggregate
-from evenflow.query.aggregates import SessionWindow
-from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
+from evenflow.query.aggregates import FOREVER_US, SessionWindow
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, behind
 
 SECOND = 1_000_000
 IN_ANY_ORDER = [c for c in ALL_CALLS if c.function not in ("first", "last", "collect_list")]
@@ -82,6 +82,39 @@ def test_a_session_is_put_out_once_with_the_totals_of_its_rows(gap: int, keys: t
         put_out += len(found)
     assert operator.late_rows == late_rows
     assert late_rows > 5 and put_out > 50 and of_several_stretches > 10
+
+
+@pytest.mark.parametrize("lateness", [0, 5 * SECOND, FOREVER_US])
+@pytest.mark.parametrize(("gap", "keys"), [(SECOND // 3, ("k",)), (2 * SECOND, ("name", "b")), (7 * SECOND, ("k",))])
+def test_changes_leave_the_sessions_that_there_are(gap: int, keys: tuple[str, ...], lateness: int) -> None:
+    """After each epoch: those that are over, and those that are open as they are by then. Nothing is said of what has not changed."""
+    rng = np.random.default_rng(gap + 1)
+    operator = SessionWindowAggregate(SCHEMA, keys, IN_ANY_ORDER, window=SessionWindow("ts", gap, "changelog", lateness))
+    oracle, over, there, kinds = Sessions(gap), dict[Any, Any](), dict[Any, Any](), Counter[str]()
+    for epoch, (batch, before, after) in enumerate(epochs(rng, 7, 120), 1):
+        for row in batch.to_pylist():
+            if row["ts"] is not None and micros(row["ts"]) + gap > behind(before, lateness):
+                oracle.add(tuple(row[k] for k in keys), row)
+        open_now = {(key, min(micros(r["ts"]) for r in rows)): rows for key, found in oracle.open.items() for rows in found}
+        wanted = over | open_now
+        out, _ = operator.process(make_rows(batch, keys), tick(epoch, before, after))
+        for row in out.batch.to_pylist():
+            kind = row.pop("_change")
+            kinds[kind] += 1
+            name = tuple(row[k] for k in keys), micros(row["window_start"])
+            if kind in ("update_before", "delete"):
+                assert repr(there.pop(name)) == repr(row), name
+            else:
+                assert name not in there
+                there[name] = row
+        assert there.keys() == wanted.keys()
+        for name, row in there.items():
+            assert micros(row["window_end"]) == max(micros(r["ts"]) for r in wanted[name]) + gap
+            for c in IN_ANY_ORDER:
+                assert same(row[c.name], expected(c, wanted[name])), (c, name)
+        over |= oracle.close(behind(after, lateness))
+    assert kinds["update_before"] == kinds["update_after"] > 5 and kinds["delete"] > 0 and kinds["insert"] > 50, kinds
+    assert (operator.late_rows == 0) == (lateness == FOREVER_US)
 
 
 def test_rows_in_order_give_first_last_and_lists() -> None:

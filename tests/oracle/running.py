@@ -40,6 +40,21 @@ def run(build: Callable[[Any], ef.Dataflow], table: pa.Table, cut: Cut) -> pa.Ta
     return world.output("out")
 
 
+def left(changes: pa.Table) -> pa.Table:
+    """The rows that changes leave; none takes back what is not there."""
+    there: dict[tuple[Any, ...], int] = {}
+    for row in changes.to_pylist():
+        change = row.pop("_change", "insert")
+        key = tuple(row.values())
+        there[key] = there.get(key, 0) + (-1 if change in ("update_before", "delete") else 1)
+        assert there[key] >= 0
+    rows = [key for key, times in there.items() for _ in range(times)]
+    schema = pa.schema([field for field in changes.schema if field.name != "_change"])
+    return pa.table(
+        [pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)], schema=schema
+    )
+
+
 def newest_per_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:
     """Update mode to final result: the last row of each key."""
     newest = {tuple(row[key] for key in keys): row for row in table.to_pylist()}

@@ -12,7 +12,7 @@ import evenflow as ef
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
-from tests.oracle.running import Answer, assert_same_rows
+from tests.oracle.running import Answer, assert_same_rows, left
 
 pytestmark = pytest.mark.oracle
 
@@ -77,21 +77,6 @@ def run(sql: str, sites: int, mode: Any = "changelog") -> pa.Table:
     world = SimWorld(planned, sites=sites, replicas=min(sites, 2), options=FLOW_OPTIONS, read_rows=53)
     world.run_until_quiet()
     return world.output("out")
-
-
-def left(changes: pa.Table) -> pa.Table:
-    """The rows that changes leave; none takes back what is not there."""
-    there: dict[tuple[Any, ...], int] = {}
-    for row in changes.to_pylist():
-        change = row.pop("_change", "insert")
-        key = tuple(row.values())
-        there[key] = there.get(key, 0) + (-1 if change in ("update_before", "delete") else 1)
-        assert there[key] >= 0
-    rows = [key for key, times in there.items() for _ in range(times)]
-    schema = pa.schema([field for field in changes.schema if field.name != "_change"])
-    return pa.table(
-        [pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)], schema=schema
-    )
 
 
 @pytest.fixture(scope="module", autouse=True)

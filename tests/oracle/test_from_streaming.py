@@ -102,6 +102,9 @@ QUERIES = {
             timely(t).groupBy(F.window("ts", "10 seconds").alias("w")).agg(F.max("x").alias("m")).withColumnRenamed("w", "v")
         )
     ),
+    "sessions that grow, as a whole": Ported(
+        lambda t, u, table: timely(t).groupBy("k", F.session_window("ts", "1 second")).agg(F.sum("n").alias("s")), whole=True
+    ),
     "session": Ported(lambda t, u, table: timely(t).groupBy("k", F.session_window("ts", "1 second")).agg(F.sum("n").alias("s"))),
     "sessions with gaps of their own": Ported(
         lambda t, u, table: (

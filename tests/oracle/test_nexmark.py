@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 
 from evenflow import nexmark
+from evenflow.errors import QueryError
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.nexmark_events import STREAMS
 from evenflow.world.sim.world import SimWorld
 from tests.drawn import one_in
 from tests.nexmark.dataflows import create_views, dataflow
-from tests.oracle.running import CUTS, Cut, assert_same_rows, newest_per_key
+from tests.oracle.running import CUTS, Answer, Cut, assert_same_rows, left, newest_per_key
 
 pytestmark = pytest.mark.oracle
 
@@ -23,8 +24,8 @@ EVENTS = {"events": 10_000, "event_rate": 100, "disorder": 100}
 """A hundred seconds, in which every event may be a second late."""
 
 
-def run(name: str, seed: int, cut: Cut) -> pa.Table:
-    planned = layout(dataflow(name, seed=seed, partitions=cut.inputs, **EVENTS).network, sites=cut.sites, partitions=cut.partitions)
+def run(name: str, seed: int, cut: Cut, mode: str = "append") -> pa.Table:
+    planned = layout(dataflow(name, mode, seed=seed, partitions=cut.inputs, **EVENTS).network, sites=cut.sites, partitions=cut.partitions)
     options = FlowOptions(epoch_rows=min(cut.epoch_rows, 2_000), linger_ms=1)
     world = SimWorld(planned, sites=cut.sites, seed=cut.seed, options=options, read_rows=min(cut.epoch_rows, 2_000))
     world.run_until_quiet()
@@ -48,3 +49,21 @@ def test_a_query_gives_what_batch_spark_gives(spark: Any, seed: int, name: str) 
         assert_same_rows(newest_per_key(got, query.newest) if query.newest else got, expected)
     assert expected.count() > 0
     expected.unpersist()
+
+
+ROW_BY_ROW = {"q0", "q1", "q2", "q3", "q10", "q13", "q14", "q20", "q21", "q22"}
+"""Queries without an aggregate, and without places: their rows never change, so there is no complete mode of them."""
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", nexmark.NAMES)
+def test_what_changes_and_the_whole_are_what_batch_spark_gives(spark: Any, seed: int, name: str) -> None:
+    """Changes leave the rows that batch Spark has; in complete mode the last table has them."""
+    expected = Answer.of(spark.sql(nexmark.query(name).sql))
+    assert_same_rows(left(run(name, seed, CUTS[1], "changelog")), expected)
+    if name in ROW_BY_ROW:
+        with pytest.raises(QueryError, match="complete mode"):
+            dataflow(name, "complete", seed=seed, **EVENTS)
+        return
+    whole = run(name, seed, CUTS[2], "complete")
+    assert_same_rows(whole.slice(whole.num_rows - len(expected.rows)), expected)

@@ -122,10 +122,21 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Rows of a key of which each comes at most gap_us after the one before; [first row, last row + gap_us), as Spark's session_window."""
+    """Rows of a key of which each comes at most gap_us after the one before; [first row, last row + gap_us), as Spark's session_window.
+
+    mode: "append" puts a session out once, when the watermark has reached its end; "changelog" whenever rows have come into it, as the
+    sessions that there were and those that there are. lateness_us: for how long beyond its end a session is kept, of a changelog only.
+    """
 
     column: str
     gap_us: int
+    mode: Literal["append", "changelog"] = "append"
+    lateness_us: int = 0
+
+    @property
+    def final(self) -> bool:
+        """Whether a session is put out once."""
+        return self.mode == "append"
 
     def __post_init__(self) -> None:
         if self.gap_us < 1:

@@ -265,18 +265,21 @@ def _window(window: Any, params: Mapping[str, Any]) -> str:
     match window:
         case TimeWindow():
             slide = "" if window.slide_us == window.size_us else f", slide={_duration(window.slide_us)}"
-            mode = "" if window.mode == "append" else f", mode={window.mode!r}"
-            late = "" if not window.lateness_us else f", allowed_lateness={_duration(window.lateness_us)}"
-            return f".window({_duration(window.size_us)}{slide}{mode}{late})"
+            return f".window({_duration(window.size_us)}{slide}{_mode(window)})"
         case OwnSessions():
             return f".session(ends={text(window.ends)})"
         case SessionWindow():
-            return f".session({_duration(window.gap_us)})"
+            return f".session({_duration(window.gap_us)}{_mode(window)})"
         case RowWindow():
             slide = "" if window.slide == 1 else f", slide={window.slide}"
             order = ", order='arrival'" if params["order"] == "arrival" else ""
             return f".rows({window.history}{slide}{order})"
     return ""
+
+
+def _mode(window: TimeWindow | SessionWindow) -> str:
+    mode = "" if window.mode == "append" else f", mode={window.mode!r}"
+    return mode if not window.lateness_us else f"{mode}, allowed_lateness={_duration(window.lateness_us)}"
 
 
 def _variables(network: Network) -> dict[str, str]:

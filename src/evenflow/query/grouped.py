@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.aggregates import FOREVER_US, AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, result_type
+from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, result_type
 from evenflow.query.built import params_of
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
@@ -23,6 +22,7 @@ from evenflow.query.group_keys import WindowCall, group_keys
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, naming
 from evenflow.query.regrouped import regrouped
+from evenflow.query.sessions import check_comes_once, check_gap, end_of_own, lateness_of
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
@@ -160,14 +160,16 @@ class GroupedStream(_Grouping[S]):
         with naming(name):
             size_us = duration_us(size)
             slide_us = size_us if slide is None else duration_us(slide)
-            forever = mode == "complete" or allowed_lateness == "forever"
-            lateness_us = FOREVER_US if forever else 0 if allowed_lateness is None else duration_us(allowed_lateness)
+            lateness_us = lateness_of(mode, allowed_lateness)
             start_us = 0 if start is None else offset_us(start)
         time, extra = self._window_time(name, size_us, slide_us, column)
         over = TimeWindow(time, size_us, slide_us, "changelog" if mode == "complete" else mode, lateness_us, start_us % slide_us)
         return WindowedStream(self.stream, self.keys, over, None, None, extra, time if extra else None, whole=mode == "complete")
 
-    def session(self, gap: Any = None, *, column: str | None = None, ends: str | None = None) -> SessionStream[S]:
+    def session(
+        self, gap: Any = None, *, column: str | None = None, ends: str | None = None,
+        mode: Literal["append", "changelog", "complete"] = "append", allowed_lateness: str | timedelta | None = None,
+    ) -> SessionStream[S]:  # fmt: skip
         """Sessions of event time, as Spark's session_window: rows of a group of which each comes at most `gap` after the one before.
 
         gap: "5 minutes", a timedelta, or an expression or column of PySpark that is such a text or an interval, computed from the row:
@@ -178,6 +180,10 @@ class GroupedStream(_Grouping[S]):
         column: the event-time column, the stream's by default. Adds window_start (time of the first row) and window_end (of the last
         row, plus the gap; the latest of the rows' own ends) behind the keys. A session is put out once, when the watermark has reached
         its end.
+
+        mode="changelog", of sessions with one gap: whenever rows have come into sessions, those that there were and those that there are,
+        with a column `_change` as of `agg`; "complete": all sessions there ever were, now and then. allowed_lateness, and what else there
+        is to that, as of `window`.
         """
         name = self.stream.flow.free("aggregate")
         self._check_free(name)
@@ -186,33 +192,26 @@ class GroupedStream(_Grouping[S]):
                 f"box {name!r}: a session has a gap, such as .session('5 minutes'), or a column with each row's end: ends='until'"
             )
         if ends is not None:
+            check_comes_once(name, mode, allowed_lateness)
             time, extra = self._window_time(name, 1, 1, column)
             return SessionStream(self.stream, self.keys, OwnSessions(time, ends=ends), None, None, extra, time if extra else None)
-        gap = unnamed(gap)
+        gap, whole = unnamed(gap), mode == "complete"
         try:
             gap_us = duration_us(gap)
         except QueryError as error:
+            check_comes_once(name, mode, allowed_lateness)
             return self._sessions_by(name, gap, column, error)
         time, extra = self._window_time(name, gap_us, gap_us, column)
-        return SessionStream(self.stream, self.keys, SessionWindow(time, gap_us), None, None, extra, time if extra else None)
+        with naming(name):
+            over = SessionWindow(time, gap_us, "changelog" if mode == "complete" else mode, lateness_of(mode, allowed_lateness))
+        return SessionStream(self.stream, self.keys, over, None, None, extra, time if extra else None, whole=whole)
 
     def _sessions_by(self, name: str, gap: Any, column: str | None, error: QueryError) -> SessionStream[S]:
         """Sessions with a gap of each row's own, an expression. error: why it is no length of time for all of them."""
-        if not isinstance(gap, str) or re.match(r"\s*($|[-+]?[\d.])", gap):
-            raise QueryError(f"box {name!r}: {error}") from error
+        check_gap(name, gap, error)
         time, extra = self._window_time(name, 1, 1, column)
         of = f"{quoted('window_end')} - INTERVAL '1' MICROSECOND" if extra else quoted(time)
-        ends = f"_session_end({of}, {gap})"
-        try:
-            with naming(name):
-                compile_expression(ends, self.stream.schema)
-        except QueryError as wrong:
-            if re.fullmatch(r"[\w ]+", gap):  # "ten minutes"
-                raise QueryError(f"box {name!r}: {error}, or an expression that gives one") from wrong
-            raise
-        until = "_session_end"
-        while until in self.stream.columns:
-            until += "_"
+        until, ends = end_of_own(name, gap, of, self.stream.schema, error)
         window = OwnSessions(time, ends=until)
         return SessionStream(self.stream, self.keys, window, None, None, {**extra, until: ends}, time if extra else None)
 

@@ -40,11 +40,12 @@ class SessionTotals(WindowTotals, Expiring):
         assert not partial, "sessions have no partial results"
         super().__init__(schema, keys, calls, window, time, own=(GREATEST, LEAST), order=order)
         self._deadlines = Deadlines()
+        self._result_schema = self.schemas[0]
 
     @property
     def shown(self) -> pa.Schema:
         """The sessions that are open, as they would be put out if no other row came."""
-        return self.schemas[0]
+        return self._result_schema
 
     def _with_ends(self, bound: Bound, times: Int64s, last: Int64s) -> Bound:
         """Fold the first time and the greatest of `last` as well."""
@@ -63,7 +64,7 @@ class SessionTotals(WindowTotals, Expiring):
         keys = [array.take(pa.array(order)) for array in self._keys_of(last)]
         results = self._results(session, pieces, last.size, order, keys)
         bounds = self._bounds(starts[order], ends[order])
-        return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self.schemas[0]), order
+        return pa.RecordBatch.from_arrays([*keys, *bounds, *results], schema=self._result_schema), order
 
     def _results(self, session: Int64s, pieces: Int64s, count: int, order: Int64s, keys: list[pa.Array]) -> list[pa.Array]:
         """One column per call; sessions in `order`."""

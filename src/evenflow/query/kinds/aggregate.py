@@ -86,9 +86,10 @@ class Aggregate(KeyedKind):
             stamp = given.schema.field(window.column).type
             fields += [pa.field("window_start", stamp), pa.field("window_end", stamp)]
             time = "window_end"
-            if isinstance(window, TimeWindow) and not window.final:
+            if not window.final or isinstance(window, SessionWindow):
                 with about("window"):
                     check_changing_window(box, window)
+            if not window.final:
                 time = None  # A window comes several times, also when its end is long past.
         elif isinstance(window, RowWindow):
             with about("window"):
@@ -104,7 +105,7 @@ class Aggregate(KeyedKind):
     @property
     def changes(self) -> bool:
         """Whether it puts out a changelog."""
-        return self.mode == "changelog" or (isinstance(self.window, TimeWindow) and self.window.mode == "changelog")
+        return self.mode == "changelog" or (isinstance(self.window, TimeWindow | SessionWindow) and self.window.mode == "changelog")
 
     def _check_mode(self, box: str, given: StreamType) -> None:
         """Raise QueryError or TypeMismatch unless it can put out what its mode says, of this input."""
@@ -112,7 +113,7 @@ class Aggregate(KeyedKind):
         if mode not in ("update", "changelog"):
             raise QueryError(f"box {box!r}: the mode of its results is {mode!r}; it must be 'update', 'changelog' or 'complete'")
         if mode != "update" and self.window is not None:
-            raise QueryError(f"box {box!r}: the mode is said where the window is, .window(..., mode={mode!r}); rows and sessions come once")
+            raise QueryError(f"box {box!r}: the mode is said where the window is, .window(..., mode={mode!r}); windows of rows come once")
         if is_changelog(given.schema):
             check_retracting(box, self.keys, self.calls, given.schema, windowed=self.window is not None, changes=self.changes)
         if self.changes and CHANGE in (*self.keys, *(call.name for call in self.calls)):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, ExpressionError, OptionError, QueryError, TypeMismatch, UnknownColumn
-from evenflow.query.aggregates import TimeWindow
+from evenflow.query.aggregates import OwnSessions, SessionWindow, TimeWindow
 from evenflow.query.duration import duration_text
 from evenflow.query.expression import compile_expression
 from evenflow.query.faults import about
@@ -111,14 +111,26 @@ def check_time_window(name: str, size_us: int, slide_us: int, column: str | None
         )
 
 
-def check_changing_window(name: str, window: TimeWindow) -> None:
+def check_changing_window(name: str, window: TimeWindow | SessionWindow) -> None:
     """Raise QueryError unless windows can be put out more than once as this one says."""
+    if isinstance(window, SessionWindow):
+        _check_changing_session(name, window)
     if window.mode not in ("append", "update", "changelog"):
         raise QueryError(
             f"box {name!r}: the mode of its windows is {window.mode!r}; it must be 'append', 'update', 'changelog' or 'complete'"
         )
     if isinstance(window.lateness_us, bool) or not isinstance(window.lateness_us, int) or window.lateness_us < 0:
         raise QueryError(f"box {name!r}: the allowed lateness is {window.lateness_us!r}; it must be zero or more microseconds")
+
+
+def _check_changing_session(name: str, window: SessionWindow) -> None:
+    if window.mode not in ("append", "changelog"):
+        why = "rows join sessions that have come, so its newest rows are not the result"
+        raise QueryError(f"box {name!r}: sessions have no {window.mode} mode: {why}; use 'append', 'changelog' or 'complete'")
+    if window.mode == "append" and window.lateness_us:
+        raise QueryError(f"box {name!r}: a session comes once, so there is no lateness after it; use mode='changelog'")
+    if window.mode != "append" and isinstance(window, OwnSessions):
+        raise QueryError(f"box {name!r}: sessions with a gap of each row's own come once, when they are over; use append mode")
 
 
 def check_row_window(name: str, history: int, slide: int) -> None:

@@ -23,19 +23,24 @@ def by_details(by: Sequence[tuple[str, bool]]) -> list[str]:
     return [f"by {order}"] if order else []
 
 
+def _late(lateness_us: int) -> list[str]:
+    if lateness_us == FOREVER_US:
+        return ["never forgotten"]
+    return [f"rows up to {duration_text(lateness_us)} late"] if lateness_us else []
+
+
 def window_details(window: TimeWindow | SessionWindow | RowWindow | None) -> list[str]:
     """Which rows a window has, and when it comes."""
     if isinstance(window, TimeWindow):
         slide = "" if window.slide_us == window.size_us else f" every {duration_text(window.slide_us)}"
         mode = [] if window.mode == "append" else [f"{window.mode} mode"]
-        late = [f"rows up to {duration_text(window.lateness_us)} late"] if window.lateness_us else []
-        late = ["never forgotten"] if window.lateness_us == FOREVER_US else late
         start = f" from {duration_text(window.start_us)}" if window.start_us else ""
-        return [f"window {duration_text(window.size_us)}{slide}{start} of {window.column}", *mode, *late]
+        return [f"window {duration_text(window.size_us)}{slide}{start} of {window.column}", *mode, *_late(window.lateness_us)]
     if isinstance(window, OwnSessions):
         return [f"sessions of {window.column} with a gap of each row's own, until {window.ends}"]
     if isinstance(window, SessionWindow):
-        return [f"sessions of {window.column} with gaps up to {duration_text(window.gap_us)}"]
+        more = [] if window.final else [f"{window.mode} mode", *_late(window.lateness_us)]
+        return [f"sessions of {window.column} with gaps up to {duration_text(window.gap_us)}", *more]
     if isinstance(window, RowWindow):
         return [f"last {window.history} rows every {window.slide}"]
     return []

@@ -243,8 +243,8 @@ class PlanLowering:
         given = self.node(plan.child)
         if given.window is not None:
             raise QueryError("rows are put into two windows; group by one of them before the other")
-        if self.mode != "append" and not window.slide_us:
-            raise NotPortable(f"{window} is put out once, as in Spark: give output_mode='append'", str(window))
+        if self.mode == "update" and not window.slide_us:
+            raise NotPortable(f"{window} has no update mode, in Spark neither: give output_mode='append' or 'complete'", str(window))
         if any(column.kind == "Alias" for column in others):
             items = [item for column in others for item in self._item(column, None)]
             given = Ported(self._select(items, "FROM given", given=given.relation))

@@ -425,9 +425,13 @@ class Grouping:
         time = lower.rewritten(self.relation, arguments[0])
         if not is_column(time):
             script.fail(arguments[0], f"{name} is over a column; compute {to_sql(arguments[0])!r} in a query inside this one")
-        if name == "session_window" and lower.mode != "append":
-            script.fail(window, f"a session comes once, when it is over, so there is no {lower.mode} mode of it; use append mode")
+        mode = "changelog" if lower.mode == "complete" else lower.mode
+        lateness = "forever" if lower.mode == "complete" else None
         if name == "session_window" and not isinstance(arguments[1], exp.Literal | exp.Interval):
+            if mode != "append":
+                script.fail(
+                    window, f"a session with a gap of each row's own comes once, so there is no {lower.mode} mode of it; use append mode"
+                )
             gap = to_sql(lower.rewritten(self.relation, arguments[1]))
             with script.at(arguments[1]):
                 return grouped.session(gap, column=time.name), Windows(START, END, 0, 0)
@@ -435,10 +439,14 @@ class Grouping:
         with script.at(window):
             texts = [_text_us(span) for span in spans]
             if name == "session_window":
-                return grouped.session(texts[0], column=time.name), Windows(START, END, 0, 0)
+                if mode == "update":
+                    script.fail(
+                        window, "rows join sessions that have come, so there is no update mode of them; use append or changelog mode"
+                    )
+                once = lower.mode == "append"
+                session = grouped.session(texts[0], column=time.name, mode="append" if once else "changelog", allowed_lateness=lateness)
+                return session, Windows(START, END, 0, 0)
             slide, start = (texts[at] if len(texts) > at else None for at in (1, 2))
-            mode = "changelog" if lower.mode == "complete" else lower.mode
-            lateness = "forever" if lower.mode == "complete" else None
             over = grouped.window(texts[0], slide, column=time.name, mode=mode, allowed_lateness=lateness, start=start)
             slide_us = spans[min(1, len(spans) - 1)]
             return over, Windows(START, END, spans[0], slide_us, spans[2] % slide_us if len(spans) > 2 else 0)
