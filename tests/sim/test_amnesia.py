@@ -115,3 +115,37 @@ def test_the_last_site_cannot_be_lost() -> None:
     run.kill(1)
     run.run_for(1.0)
     assert type(run.error).__name__ == "PartitionsLost"
+
+
+def mixed(seed: int) -> SimWorld:
+    """Totals that are in pairs down to their sink, and others that are not, of the same source."""
+    flow = ef.Dataflow("mixed")
+    stream = flow.source(ef.sources.generator(20_000, 50, rows=ROWS, partitions=4, seed=seed).begun(1_000_000), name="in")
+    stream.group_by("key").agg(n="count(*)").to(ef.sinks.memory("billed"), name="billed", guarantee="precise")
+    shown = stream.group_by("key").agg(n="count(*)").availability("amnesia")
+    shown.to(ef.sinks.memory("shown"), name="shown", guarantee="gap", availability="amnesia")
+    planned = layout(flow.network, sites=4, partitions=8)
+    return SimWorld(planned, sites=4, seed=seed, options=FAST, replicas=2)
+
+
+def last(run: SimWorld, sink: str) -> dict[int, int]:
+    return {row["key"]: row["n"] for row in run.output(sink).to_pylist()}
+
+
+@pytest.mark.parametrize("victim", range(4))
+def test_what_is_in_pairs_beside_it_loses_nothing(victim: int) -> None:
+    """Goal: each output has its own guarantee. Method: kill each site; totals in pairs are exact, those beside them at most that."""
+    plain = mixed(victim)
+    plain.run_until_quiet()
+    run = mixed(victim)
+    run.sources_may_end = False
+    run.run_for(0.06)
+    run.kill(victim)
+    run.run_until(lambda: bool(happened(run, "redundancy")), 10.0, "what is in pairs to be whole again")
+    assert run.redundancy() == 2
+    run.sources_may_end = True
+    run.run_until_quiet()
+    assert run.error is None and happened(run, "begun_anew")
+    assert last(run, "billed") == last(plain, "billed") == last(plain, "shown")
+    assert all(n <= last(plain, "shown")[key] for key, n in last(run, "shown").items())
+    assert last(run, "shown") != last(plain, "shown"), "something was lost"
