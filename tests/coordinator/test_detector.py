@@ -37,7 +37,7 @@ DRIVER = -1
 
 def joined(sites: int, patience: Patience = REPLICATED, vital: Iterable[int] = ()) -> Detector:
     kept = set(vital)
-    detector = Detector(patience, kept.__contains__)
+    detector = Detector(patience, lambda site, silent: site in kept)
     for site in range(sites):
         detector.handle(Joined(site, 0))
     detector.handle(Tick(0))
@@ -143,7 +143,7 @@ def test_a_silent_site_with_the_last_replica_of_something_is_waited_for() -> Non
 def test_of_two_silent_sites_the_second_may_be_vital_once_the_first_is_dead() -> None:
     """Whoever acts on a verdict changes who is vital; the next one waits for that."""
     vital: set[int] = set()
-    detector = Detector(REPLICATED, vital.__contains__)
+    detector = Detector(REPLICATED, lambda site, silent: site in vital)
     for site in range(5):
         detector.handle(Joined(site, 0))
     found = []
@@ -216,6 +216,23 @@ def test_a_site_that_a_run_cannot_do_without_may_connect_again() -> None:
                 detector.handle(Beat(site, at * MS))
             found += [(at, site) for site in dead(detector, Tick(at * MS))]
         assert found == ([] if back or removed else [(300, 3)])
+
+
+def test_who_would_be_the_last_that_speaks_is_not_outvoted() -> None:
+    """Goal: a silent death, and links that come and go, do not take both replicas. Method: of sites 0 and 1, which have the same, the first
+    is silent. The others have come since, so they cannot accuse it of anything, and cannot talk with site 1."""
+    gone: list[int] = []
+    detector = Detector(REPLICATED, lambda site, silent: {site, *silent, *gone} >= {0, 1})
+    for site in range(5):
+        detector.handle(Joined(site, 0))
+    first_ms = None
+    for at in range(0, 10_100, BEAT):
+        beats = [Beat(site, at * MS, (0, 2, 3, 4) if site == 1 and at else ()) for site in range(1, 5)]
+        for event in (Tick(at * MS), *beats):
+            for verdict in detector.handle(event):
+                gone.append(verdict.site)
+                first_ms = first_ms or at
+    assert gone == [0] and first_ms == 10_000, "silence alone takes the lease"
 
 
 def test_a_change_of_pace_grants_every_deadline_afresh() -> None:

@@ -280,6 +280,24 @@ def test_two_sites_without_a_link_go_on_by_the_driver() -> None:
     assert all(site.alive for site in world.sites)
 
 
+def test_the_only_replica_that_is_left_may_lose_all_its_connections_for_a_moment() -> None:
+    """Goal: what would end the run waits for the grace. Method: a leader dies, and before anything has been copied again the network of its
+    follower's machine is away for half of the grace: every connection ends, that to the driver too."""
+    stage = Stage(link=LinkModel(bytes_per_us=0.001))
+    world, leader, follower = stage.world, stage.leader(), stage.follower()
+    world.run_for(0.02)
+    world.kill(leader)
+    stage.wait(lambda: leader not in stage.machine.sites, "the first death")
+    grace_us = world.detection.patience.grace_us
+    for peer in world.network.peers(follower):
+        world.drop_link(follower, peer, grace_us // 2)
+    world.drop_control(follower, grace_us / 2e6)
+    world.run_for(2 * grace_us / 1e6)
+    assert follower in stage.machine.sites and stage.machine.view.vital(follower)
+    world.link = LinkModel()
+    stage.finish()
+
+
 def test_what_was_said_by_the_driver_before_there_was_a_link_is_not_heard_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a demand from before is not taken for a new one. Method: a site and one that it feeds lose their link, and find each other by
     the driver, whose way to the feeder is cut. They have a link again, and lose it; then what has waited comes."""

@@ -123,6 +123,7 @@ def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch
         1_000_328,  # What found refuge goes home to a site that has become a spare meanwhile.
         5_003_151,  # Rows that are under way when a run is drained come behind the last watermark.
         5_002_930,  # Who stands by learns of a slow store by a look that was under way when the driver died.
+        7_100_147,  # Of two replicas one is silent, and links of newcomers with the other one come and go.
         5_003_784,  # A leader dies with rows that nobody else has, and the run is drained without them.
         5_001_931,  # What a site says by the driver waits before a cut, until there has been a link again and it is lost.
     ],

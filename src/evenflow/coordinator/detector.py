@@ -16,6 +16,7 @@ too, it is rather the machine or the network that holds its breath, so silence i
                                            do without it
     it speaks                              most voters cannot talk with it, or it          outvoted_us, one site at a time, and never
                                            with them, all the time                         one that a run cannot do without
+                                                                                           if all who are silent are dead
 
 Silence is measured by a site's own habits: one whose beats are late by nature is silent after `TOLERANCE` times its lateness. Who said
 that user code may hold its interpreter, and has no habits yet, is not silent before `busy_us`. A judge that was asleep itself (a tick came
@@ -27,7 +28,7 @@ This file knows no clock: every event carries the time at which it came, in micr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -188,15 +189,17 @@ class Watched:
     outvoted_us: int | None = None
 
 
-def nobody(site: int) -> bool:
+def nobody(site: int, silent: Collection[int] = ()) -> bool:
     return False
 
 
 class Detector:
-    """See the module. vital(site): a run would lose the last replica of a partition with it. lease_us: how long sites live without the
-    coordinator; None: as in `patience`."""
+    """See the module. vital(site, silent): a run would lose the last replica of a partition with it, if these were gone too. lease_us: how
+    long sites live without the coordinator; None: as in `patience`."""
 
-    def __init__(self, patience: Patience = REPLICATED, vital: Callable[[int], bool] = nobody, lease_us: int | None = None) -> None:
+    def __init__(
+        self, patience: Patience = REPLICATED, vital: Callable[[int, Collection[int]], bool] = nobody, lease_us: int | None = None
+    ) -> None:
         self.patience, self._vital, self._lease_us = patience, vital, lease_us or patience.lease_us
         self._absence: Absence | None = None
         self._back_us = 0
@@ -323,7 +326,7 @@ class Detector:
         """Whether its peers are not asked, since without it there is nothing left to go on with: it may speak again within the lease or, if
         its connection has ended while it spoke, be back within the grace."""
         spoke = site.lost_us is None or site.lost_us - site.heard_us < self.patience.silent_us
-        return spoke and self._vital(index)
+        return spoke and self._vital(index, ())
 
     def _holds_breath(self, site: Watched, voters: list[int], now_us: int) -> bool:
         """Whether most of the others have fallen silent too: they have not spoken in half the time after which they would be silent."""
@@ -358,13 +361,17 @@ class Detector:
                 continue
             if site.outvoted_us is None:
                 site.outvoted_us = now_us
-            if now_us - site.outvoted_us >= self.patience.outvoted_us and not self._vital(index):
+            if now_us - site.outvoted_us >= self.patience.outvoted_us and not self._vital(index, self._silent(index, voters)):
                 worst = max(worst or (0, 0), (len(apart), index))
         if worst is None:
             return None
         site = self.sites[worst[1]]
         apart = [v for v in self._voters(worst[1], now_us) if worst[1] in self.sites[v].accused or v in site.accused]
         return Dead(worst[1], f"{self._name(apart)} and it have not been able to talk for {self.patience.outvoted_us // 1000} ms")
+
+    def _silent(self, of: int, voters: list[int]) -> set[int]:
+        """Who may be dead already, though not enough others say so: newcomers have never had a link to it."""
+        return set(self.sites) - {of, *voters}
 
     def _name(self, sites: list[int]) -> str:
         others = f" and {len(sites) - NAMED} more" if len(sites) > NAMED else ""

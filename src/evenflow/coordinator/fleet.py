@@ -15,7 +15,7 @@ needs a time carries it. A world carries out each action before it asks for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -252,9 +252,9 @@ class Fleet:
         """That many sites, or more, are there and have reached their peers. From any thread."""
         return sum(site.linked for site in list(self.sites.values())) >= sites
 
-    def vital(self, site: int) -> bool:
-        """Some run cannot go on without this site."""
-        return any(not machine.over and machine.view.vital(SiteId(site)) for _, machine in self.runs.values())
+    def vital(self, site: int, silent: Collection[int] = ()) -> bool:
+        """Some run cannot go on without this site, if the silent ones are gone too."""
+        return any(not machine.over and machine.view.vital(SiteId(site), silent) for _, machine in self.runs.values())
 
     def handle(self, event: FleetEvent) -> Iterator[FleetAction]:
         """Take one event. Yields what follows: each is to be carried out before the next one is asked for, and all of them are."""

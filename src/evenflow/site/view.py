@@ -6,7 +6,7 @@ Partitions with the same replicas are one **block**, so that what happens on a d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -190,9 +190,11 @@ class View:
                     found[site] += len(block.partitions)
         return found
 
-    def vital(self, site: SiteId) -> bool:
-        """Whether some partition has its last live replica there."""
-        return any(self.live(block) == (site,) for segment in self.layout.segments for block in self.blocks(segment.id))
+    def vital(self, site: SiteId, silent: Collection[int] = ()) -> bool:
+        """Whether some partition has its last live replica there, if these sites were gone too."""
+        gone = set(silent) - {site}
+        blocks = (block for segment in self.layout.segments for block in self.blocks(segment.id))
+        return any([other for other in self.live(block) if other not in gone] == [site] for block in blocks)
 
     def feeders(self, segment: int, unreachable: set[SiteId]) -> dict[SiteId, tuple[int, ...]]:
         """Whom this site is fed by (A3): producer partitions by site.
