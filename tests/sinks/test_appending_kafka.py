@@ -18,6 +18,7 @@ from tests.kafka import broker
 
 __all__ = ["broker"]
 confluent_kafka = pytest.importorskip("confluent_kafka")
+AdminClient, NewTopic = (getattr(pytest.importorskip("confluent_kafka.admin"), name) for name in ("AdminClient", "NewTopic"))
 pytestmark = [pytest.mark.conformance, pytest.mark.timeout(150)]
 
 
@@ -26,8 +27,6 @@ def rows(*values: int) -> pa.RecordBatch:
 
 
 def new_topic(broker: KafkaBroker) -> Any:
-    from confluent_kafka.admin import AdminClient, NewTopic
-
     name = f"t{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.address})
     for made in admin.create_topics([NewTopic(name, 1, 1)]).values():
@@ -45,7 +44,7 @@ def values(broker: KafkaBroker, topic: str) -> list[int]:
          "auto.offset.reset": "earliest", "enable.partition.eof": True}
     )  # fmt: skip
     reader.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found = []
+    found = list[int]()
     while True:
         message = reader.poll(20.0)
         if message is None or message.error() is not None:
