@@ -7,9 +7,13 @@ import pytest
 
 from evenflow.experiments.harness.arrivals import Flow, Hedge, carried, held, surveyed, weighed
 from evenflow.experiments.harness.distant_sites import DAY, STEP_S, Trace
+from evenflow.experiments.harness.replica_price import OPERATORS, WIDTH_MS, _rows, cpu_us, operator
 from evenflow.experiments.harness.wide_query import Month, min_cost, query, randomly, worst_difference_s
 from evenflow.experiments.papers import wide_area, wide_area_failure
+from evenflow.kernels.hash import hash_columns
 from evenflow.policy.wide_area.legs import Leg, Replica
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
 
 TRACE = Trace.drawn(1, 400)
 SOURCE, NEAR, FAR, APP = Replica("source", 0), Replica("union", 1), Replica("union", 2), Replica("app", 3)
@@ -112,3 +116,19 @@ def test_a_month_without_any_target_that_is_not_told_of() -> None:
     targets = {name for k in (2, 3) for name in (f"bandwidth_min_{k}", f"revived_by_discarded_{k}")}
     found = wide_area.Found(1, discarded={2: None, 3: None})  # type: ignore[dict-item]
     assert targets <= wide_area.targets(found).keys()
+
+
+@pytest.mark.parametrize(("name", "rows"), [("union", 2 * WIDTH_MS), ("filter", WIDTH_MS), ("aggregate", WIDTH_MS), ("join", WIDTH_MS)])
+def test_a_priced_operator_puts_out_a_row_a_millisecond(name: str, rows: int) -> None:
+    priced = operator(name)
+    for epoch in range(1, 6):
+        batch, edge = _rows(epoch), epoch * WIDTH_MS * 1000
+        side = Rows(batch, np.zeros(batch.num_rows, np.int32), hash_columns(batch, ["k"]))
+        tick = Tick(epoch, edge, NO_WATERMARK if epoch == 1 else edge - WIDTH_MS * 1000, edge)
+        found = priced.process([side] * priced.sides, tick)
+    assert found.num_rows == rows
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_legs_that_are_late_are_dropped_whatever_they_feed(name: str) -> None:
+    assert cpu_us(name, 3, 8) > 0

@@ -1,4 +1,4 @@
-"""`wide-area`: replicas at thirty distant sites that never coordinate (HW fig. 5.6 to 5.9)."""
+"""`wide-area`: replicas at thirty distant sites that never coordinate, and what they cost (HW fig. 5.6 to 5.9, table 5.1)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from evenflow.experiments.harness.arrivals import WIDTH_S as EPOCH_S
 from evenflow.experiments.harness.distant_sites import DAY, MONTH, Trace
 from evenflow.experiments.harness.experiment import Experiment, Setting
+from evenflow.experiments.harness.replica_price import DEGREES, OPERATORS, prices_us
 from evenflow.experiments.harness.wide_query import HOUR, K_MAX, SEED, Month, Ran, min_cost, randomly, worst_difference_s
 from evenflow.experiments.papers import wide_area_failure as failure
 from evenflow.experiments.result.chart import Bars, Chart, Curves, Line, Mark
@@ -24,6 +25,22 @@ AT: Final = 3
 DEVIATION_AT: Final = 3
 QUICK_STEPS: Final = 2 * DAY
 QUICK_K: Final = 3
+PRICED: Final = 5, 400
+QUICK_PRICED: Final = 1, 60
+"""Rounds and epochs in which replicas are priced."""
+PRICES_AT_MOST: Final = {
+    "cpu_union_4_by_none": Bound(at_most=2.0),
+    "cpu_filter_4_by_none": Bound(at_most=2.0),
+    "cpu_aggregate_4_by_none": Bound(at_most=1.4),
+    "cpu_join_4_by_none": Bound(at_most=1.15),
+}
+TABLE: Final = {
+    "union": (1.43, 2.57, 3.86, 5.00),
+    "filter": (1.38, 2.37, 3.50, 4.50),
+    "aggregate": (1.17, 1.57, 1.92, 2.26),
+    "join": (1.08, 1.14, 1.22, 1.29),
+}
+"""HW table 5.1: for 1 to 4 replicas."""
 LATER: Final = "share of epochs that are later"
 SHARES: Final = 10.0 ** -np.arange(1.0, 6.1, 0.1)
 """Of epochs, of which curves say how late the latest are."""
@@ -72,7 +89,10 @@ def measure(setting: Setting) -> Measurement:
             ("random", randomly(other.asked, other.latency_ms, AT, np.random.default_rng((seed, AT)))),
         ):
             found.longest_ms[name].append(other.run(other.legs(deployed)).longest_ms)
-    return Measurement(figures(found, late_s), targets(found), chart(found, late_s), NOTES, PAPER)
+    setting.say("what a replica costs, by operator and number of replicas")
+    prices = prices_us(*(QUICK_PRICED if setting.quick else PRICED))
+    told = {**figures(found, late_s), **priced(prices)}
+    return Measurement(told, {**targets(found), **PRICES_AT_MOST}, chart(found, late_s, prices), NOTES, PAPER)
 
 
 def figures(found: Found, late_s: Mapping[str, Floats]) -> Figures:
@@ -117,6 +137,12 @@ def figures(found: Found, late_s: Mapping[str, Floats]) -> Figures:
     return told
 
 
+def priced(prices: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+    """CPU of a replica by that of an operator without any other, and what that takes for an epoch."""
+    found = {f"cpu_us_{name}": prices[name][0] for name in OPERATORS}
+    return found | {f"cpu_{name}_{k}_by_none": of[k] / of[0] for name, of in prices.items() for k in DEGREES if k}
+
+
 def targets(found: Found) -> dict[str, Bound]:
     must = {
         "missing_race": Bound(at_most=0),
@@ -136,12 +162,12 @@ def targets(found: Found) -> dict[str, Bound]:
     return must
 
 
-def chart(found: Found, late_s: Mapping[str, Floats]) -> Chart:
+def chart(found: Found, late_s: Mapping[str, Floats], prices: Mapping[str, Mapping[int, float]]) -> Chart:
     due = [epoch * failure.WIDTH_S for epoch in range(len(late_s["none"]))]
     dies = Mark(failure.DIES_S, "a union's site dies")
     ways = tuple(Line(label, due, failure.curve(late_s[way])) for way, label in failure.WAYS.items())
     return Chart(
-        "Replicas at distant sites (HW fig. 5.6 to 5.9); delays are drawn, not PlanetLab's",
+        "Replicas at distant sites (HW fig. 5.6 to 5.9, table 5.1); delays are drawn, not PlanetLab's",
         (
             Curves("What comes out of the join (fig. 5.6)", "seconds", "latency (ms)", ways, (dies,)),
             Curves("An application over an hour (fig. 5.7)", "minutes", "latency (ms)", hour(found)),
@@ -150,6 +176,7 @@ def chart(found: Found, late_s: Mapping[str, Floats]) -> Chart:
             ),
             Curves("Least cost (fig. 5.8b)", "latency (ms)", "share of epochs that are later", tails(found.least, found), log=True),
             spending(found),
+            Curves("CPU of a replica (table 5.1)", "replicas", "by that without replicas", pricing(prices)),
         ),
         per_row=3,
     )
@@ -178,6 +205,15 @@ def tails(runs: Mapping[int, Ran], found: Found) -> tuple[Line, ...]:
     return tuple(lines)
 
 
+def pricing(prices: Mapping[str, Mapping[int, float]]) -> tuple[Line, ...]:
+    degrees = [k for k in DEGREES if k]
+    lines = []
+    for name, of in prices.items():
+        lines.append(Line(name, degrees, [of[k] / of[0] for k in degrees], points=True))
+        lines.append(Line(f"{name}, paper", degrees, TABLE[name], "paper", points=True))
+    return tuple(lines)
+
+
 def spending(found: Found) -> Bars:
     alone = found.least[1].spent
     kinds = (("all legs", found.least), ("legs left out", found.discarded), ("left out until wanted", found.revived))
@@ -197,6 +233,7 @@ PAPER: Final[Figures] = {
     "longest_random_ms_3": "over 16,000",
     "cost_min_3": 10.99,
     "longest_ms_3": "below 1,000",
+    **{f"cpu_{name}_{k}_by_none": ratio for name, of in TABLE.items() for k, ratio in enumerate(of, 1)},
 }
 
 NOTES: Final = (
@@ -217,12 +254,15 @@ NOTES: Final = (
     "Replicas that were given up do not come back.",
     "Figure 5.6: primaries are thought dead after 0.25 s; punctuations come every 100 ms; the three sites are the nearest of a region, "
     "and no path is in trouble meanwhile.",
+    "Table 5.1 is CPU of this process for one operator behind and before real connections, a row per millisecond in epochs of 20 ms: the "
+    "first leg's frame is decoded, the others' are dropped by their headers, the result is said once for each leg. What an epoch "
+    "costs besides is left out.",
 )
 
 EXPERIMENT: Final = Experiment(
     name="wide-area",
     title="replicas at distant sites that never coordinate",
-    source="HW fig. 5.6 to 5.9",
+    source="HW fig. 5.6 to 5.9, table 5.1",
     worlds=("sim",),
     paper={},
     measure=measure,
