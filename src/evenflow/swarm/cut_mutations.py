@@ -27,10 +27,4 @@ CONTENT: Final = (
         "if logs[key].end == self.closed - 1",
         "",
     ),
-    Mutation(
-        "a drained run ends before the plan acts",
-        "coordinator.effects:RunEffects.with_end",
-        "ends=plan.effective",
-        "ends=plan.effective - 1",
-    ),
 )
