@@ -216,6 +216,11 @@ class ContentIngress(Ingress):
         return not over or epoch <= self._demanded
 
     @property
+    def known(self) -> int:
+        """The last epoch that anybody is known to have closed."""
+        return max(self.closed, self._demanded)
+
+    @property
     def pipeline(self) -> int:
         return NOBODY_WAITS
 

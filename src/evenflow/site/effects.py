@@ -369,7 +369,7 @@ class Effects(Fittings):
         self.tell(Promised(event.plan.number, self.leading.heard_of(event.plan)))
 
     def refuse(self, event: PlanProposed) -> None:
-        self.tell(Refused(event.plan.number, self.ingress.closed))
+        self.tell(Refused(event.plan.number, self.epoch_known))
 
     def adopt(self, event: PlanCommitted) -> None:
         self._stirred = True

@@ -113,6 +113,13 @@ class Ground:
         self._stirred = True
         self._may_close = self._may_begin = self._came_further = False
 
+    @property
+    def epoch_known(self) -> int:
+        """The last epoch that is known here to have been closed. Where sites read for themselves, one that has died since may have been ahead
+        of all that live, and what it has sent is here (V2)."""
+        ingress = self.ingress
+        return ingress.known if isinstance(ingress, ContentIngress) else ingress.closed
+
     def stir(self) -> None:
         """Something is new: look what follows from it."""
         self._stirred = True

@@ -47,7 +47,7 @@ def wants_none(part: Ground, event: RowsArrived | BatchDone) -> bool:
 
 
 def in_time(part: Ground, event: PlanProposed) -> bool:
-    return not part.ingress.queues or part.ingress.closed < event.plan.effective
+    return part.epoch_known < event.plan.effective or not (part.ingress.queues or part.by_content)
 
 
 def is_fenced(part: Ground, event: Heard) -> bool:

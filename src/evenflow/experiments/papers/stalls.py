@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -113,7 +114,7 @@ def run(set_up: SetUp, start: StartStalling, cut: str, replicas: int, *, stalls:
     acts: list[tuple[int, Callable[[], None]]] = []
     for at_us in due_us if stalls else ():
         site = random.randrange(set_up.sites)
-        acts += [(at_us, lambda s=site: world.hang(s)), (at_us + round(set_up.stall_ms * 1e3), lambda s=site: world.go_on(s))]
+        acts += [(at_us, partial(world.hang, site)), (at_us + round(set_up.stall_ms * 1e3), partial(world.go_on, site))]
     acts.sort(key=lambda act: act[0])
     end_us, found, taken = first_us + round(set_up.seconds * 1e6), list[Floats](), 0
     cpu_before: int | None = None
