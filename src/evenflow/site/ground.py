@@ -115,8 +115,8 @@ class Ground:
 
     @property
     def epoch_known(self) -> int:
-        """The last epoch that is known here to have been closed. Where sites read for themselves, one that has died since may have been ahead
-        of all that live, and what it has sent is here (V2)."""
+        """The last epoch that is known here to have been closed. Where sites read for themselves, one that has died since may have been
+        ahead of all that live, and what it has sent is here (V2)."""
         ingress = self.ingress
         return ingress.known if isinstance(ingress, ContentIngress) else ingress.closed
 
