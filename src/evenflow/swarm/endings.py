@@ -46,6 +46,7 @@ from evenflow.site.events import (
     SpillFailed,
     WorkDone,
 )
+from evenflow.site.given import EpochsGiven
 from evenflow.site.hosted import Outcome
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import SiteId
@@ -204,7 +205,8 @@ class Ending(Observer):
             if not self.world.driver.paused:
                 self.world.pause_driver(self._random.choice([0.001, 0.02]))
             tick = Tick(1, 1, NO_WATERMARK, NO_WATERMARK)
-            words = self._of_sources(*next(iter(self._counts)))
+            first = next(iter(self._counts))
+            words = [*self._of_sources(*first), EpochsGiven(*first, 0)]
             words += [Spilled(0, ()), SpillFailed(0, "full"), Loaded(0, {}), LoadFailed(0, "lost"), WorkDone(Outcome((0, 0), tick, 0))]
             for word in words:
                 site.deliver(word, lambda: part.failed)
@@ -216,7 +218,7 @@ class Ending(Observer):
             for move in part.view.plan.copies:
                 key = move.segment, move.partitions[0]
                 if move.replaces == site.index and move.number in event.membership.retired and key in self._counts:
-                    for word in self._of_sources(*key):
+                    for word in [*self._of_sources(*key), EpochsGiven(*key, 0)]:
                         site.deliver(word, lambda k=key: not part.failed and k not in part.ingress.queues)  # type: ignore[misc]
 
     def _of_sources(self, segment: int, partition: int) -> list[Event]:

@@ -15,18 +15,25 @@ and `within` names their functions."""
 
 _NO_LINES: Final = "seeds draw no source whose rows are kept at the checkpoint location; tests of their own do"
 _NO_NEWCOMERS: Final = "seeds draw no source that finds partitions while it is read; tests/sim/test_newcomers.py does"
-UNREACHABLE: Final[Mapping[str, str]] = dict.fromkeys(
-    ("coordinator V2 NewcomersSeen running: want_newcomers", "coordinator V2 NewcomersSeen otherwise: ignore"), _NO_NEWCOMERS
-) | dict.fromkeys(
-    (
-        "site J5 RowsStored leads: note_rows",
-        "site J5 RowsStored otherwise: ignore",
-        "site J5 RowsRead leads: take_again",
-        "site J5 RowsRead otherwise: ignore",
-        "site J5 RowsUnread leads: give_up_rows",
-        "site J5 RowsUnread otherwise: ignore",
-    ),
-    _NO_LINES,
+_NO_AMNESIA: Final = "seeds draw no dataflow that may lose what a site had; tests/sim/test_amnesia.py does"
+_NO_MODES: Final = "seeds change no mode; tests/sim/test_changing_modes.py does"
+UNREACHABLE: Final[Mapping[str, str]] = (
+    dict.fromkeys(("coordinator V2 NewcomersSeen running: want_newcomers", "coordinator V2 NewcomersSeen otherwise: ignore"), _NO_NEWCOMERS)
+    | dict.fromkeys(
+        (
+            "site J5 RowsStored leads: note_rows",
+            "site J5 RowsStored otherwise: ignore",
+            "site J5 RowsRead leads: take_again",
+            "site J5 RowsRead otherwise: ignore",
+            "site J5 RowsUnread leads: give_up_rows",
+            "site J5 RowsUnread otherwise: ignore",
+        ),
+        _NO_LINES,
+    )
+    | dict.fromkeys(("coordinator B4 SiteSaid Voided is_member: note", "coordinator B4 SiteSaid Unread is_member: count"), _NO_AMNESIA)
+    | dict.fromkeys(
+        ("coordinator M2 AvailabilityRequested running: want_modes", "coordinator M2 AvailabilityRequested otherwise: ignore"), _NO_MODES
+    )
 )
 """Rows that no seed can fire, and why."""
 
