@@ -15,6 +15,13 @@ from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
 
 ROWS = 4_000
+
+
+def some(values: Any, kept: int = 1) -> list[Any]:
+    """All of them in conformance, a few else."""
+    return [value if at < kept else pytest.param(value, marks=pytest.mark.conformance) for at, value in enumerate(values)]
+
+
 FAST = FlowOptions(linger_ms=2.0, heartbeat_ms=20.0)
 
 
@@ -56,8 +63,8 @@ def test_without_a_loss_it_is_as_ever() -> None:
     assert sum(rows(run).values()) == ROWS and all(len(sites) == 1 for row in run.coordinator.plan.placement for sites in row)
 
 
-@pytest.mark.parametrize("victim", range(4))
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("victim", some((1, 0, 2, 3), 2))
+@pytest.mark.parametrize("seed", some(range(3)))
 def test_a_lost_site_costs_what_it_had_and_nothing_comes_twice(seed: int, victim: int) -> None:
     """Goal: the run goes on, each row comes at most once, and the loss is declared.
     Method: kill each of the sites in the middle; whatever it hosts, a source, the sink's segment or both."""
@@ -76,7 +83,7 @@ def test_a_lost_site_costs_what_it_had_and_nothing_comes_twice(seed: int, victim
     assert sum(found.values()) > ROWS * 0.5, "the run goes on without what was lost"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some((1, 0, 2, 3)))
 def test_totals_begin_anew(seed: int) -> None:
     """Goal: keys of what was lost are counted from nothing again; the others go on. Method: kill a site that hosts some of them."""
     truth = whole(totals, seed)
@@ -93,6 +100,7 @@ def test_totals_begin_anew(seed: int) -> None:
     assert run.coordinator.view.load()[4] > 0, "the spare takes the place of the lost one"
 
 
+@pytest.mark.conformance
 def test_two_deaths_one_after_the_other() -> None:
     """Goal: what began anew may be lost as well. Method: kill the one that got the lost partitions, while it begins and after."""
     truth = whole(each_row)
@@ -133,7 +141,7 @@ def last(run: SimWorld, sink: str) -> dict[int, int]:
     return {row["key"]: row["n"] for row in run.output(sink).to_pylist()}
 
 
-@pytest.mark.parametrize("victim", range(4))
+@pytest.mark.parametrize("victim", some((2, 0, 1, 3)))
 def test_what_is_in_pairs_beside_it_loses_nothing(victim: int) -> None:
     """Goal: each output has its own guarantee. Method: kill each site; totals in pairs are exact, those beside them at most that."""
     plain = mixed(victim)
@@ -165,7 +173,7 @@ def read_as_empty(monkeypatch: pytest.MonkeyPatch) -> set[tuple[int, int, int]]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", some((1, 0, 2, 3)))
 def test_what_is_declared_is_what_was_lost(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the count of frames is the truth. Method: note what consumers read as empty, and compare with what they have said; kill two
     sites, the second one while what the first had begins anew."""

@@ -9,6 +9,7 @@ from evenflow.experiments.harness.experiment import Experiment, Setting
 from evenflow.experiments.harness.simulated import StartBalancing
 from evenflow.experiments.papers import (
     after_failure,
+    availability_modes,
     checkpoint_schedule,
     correlation,
     degradation,
@@ -133,6 +134,12 @@ _ALL: Final = (
         "how much of the rate is left when no other machine takes a dead one's place",
         "FT fig. 5.4, table 5.2",
         {"sim": _in_simulator(after_failure.measure), "spark": _after_failure_on_spark},
+    ),
+    _experiment(
+        "availability-modes",
+        "what a mode of availability costs, and what a lost machine costs then",
+        "HW 3.6, tables 3.5 to 3.8",
+        {"sim": _in_simulator(availability_modes.measure)},
     ),
     _experiment(
         "large-state",

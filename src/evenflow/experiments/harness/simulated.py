@@ -78,6 +78,7 @@ class Deployment:
     parameters: by which load is balanced (None: the policy's own). spread: lost replicas are recovered onto all sites, not onto one.
     read_every_us: least and greatest time between two times that a source is asked for rows. disk_bytes_per_us: of a site's own disk, which
     begins within disk_delay_us (least and greatest). link_shared: several copies from one site share its link.
+    availability: mode of all boxes.
     """
 
     flow: Dataflow
@@ -98,6 +99,7 @@ class Deployment:
     disk_bytes_per_us: float = 100.0
     disk_delay_us: tuple[int, int] = (50, 500)
     link_shared: bool = False
+    availability: str = "pairs"
 
 
 Start = Callable[[Deployment], World]

@@ -23,6 +23,7 @@ def start(deployment: Deployment) -> SimWorld:
         sites=deployment.sites,
         replicas=deployment.replicas,
         spares=deployment.spares,
+        availability=deployment.availability,
         placement=deployment.placement,
         seed=deployment.seed,
         options=deployment.options,
