@@ -47,6 +47,17 @@ def test_one_object(port: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert (found["epochs"], found["rows"], found["delivered"], found["ended"]) == (1, 2, 2, False)
 
 
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [(["--group", "g"], "--group-begin"), (["--group-begin", "2026-11-23T08:00:00Z"], "--group"), (["--group-place", "1"], "--group"),
+     (["--group", "g", "--group-begin", "soon"], "zone"), (["--group", "a b", "--group-begin", "2026-11-23T08:00:00Z"], "letters")],
+)  # fmt: skip
+def test_a_region_is_wholly_described_or_refused(given: list[str], why: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", __file__, *given])
+    assert end.value.code == 2 and why in " ".join(capfd.readouterr().err.split())
+
+
 def test_what_is_wrong_is_said(port: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert json.loads(said(capfd, f"localhost:{port}", "--group", "other", "--json", code=3))["error"]["type"] == "GroupDiffers"
     assert json.loads(said(capfd, "nowhere", "--json", code=2))["error"]["type"] == "OptionError"

@@ -38,6 +38,11 @@ FromSavepoint = Annotated[
 DropState = Annotated[
     list[str] | None, typer.Option(metavar="BOX", help="State of the savepoint that no box takes over may go; several times.")
 ]
+Group = Annotated[str | None, typer.Option(metavar="NAME", help="Run it as one region of that group; its sources are cut by content.")]
+GroupBegin = Annotated[str | None, typer.Option(metavar="TIME", help="When the group's first epoch begins, such as 2026-11-23T08:00:00Z.")]
+GroupPlace = Annotated[
+    int, typer.Option(help="Of this region in the group's list, from 0; the first writes to shared sinks.", min=0, max=99)
+]
 Statistics = Annotated[
     Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
 ]

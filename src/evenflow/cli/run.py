@@ -13,6 +13,9 @@ from evenflow.cli.options import (
     CheckpointLocation,
     DropState,
     FromSavepoint,
+    Group,
+    GroupBegin,
+    GroupPlace,
     Json,
     Master,
     Plain,
@@ -38,6 +41,7 @@ from evenflow.cli.running import (
     check_standby,
     execute,
     master_for,
+    region_of,
 )
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 
@@ -59,6 +63,9 @@ def run(
     standby: Standby = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
+    group: Group = None,
+    group_begin: GroupBegin = None,
+    group_place: GroupPlace = 0,
     statistics: Statistics = None,
     record: Record = None,
     config: Config = None,
@@ -82,6 +89,7 @@ def run(
     check_availability(availability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
+    region = region_of(group, group_begin, group_place)
     check_file(file, "the path of a Python file that defines dataflow()")
     from evenflow.world.flow_file import load
 
@@ -98,6 +106,7 @@ def run(
         flow.build,
         seconds=timeout,
         plain=plain,
+        group=region,
         replicas=replicas,
         spares=spares,
         recording=recording,

@@ -32,6 +32,7 @@ from evenflow.statistics.progress import Progress
 if TYPE_CHECKING:
     from evenflow.cli.striking import Strike
     from evenflow.world.spark.driver.ui_process import UiProcess
+    from evenflow.world.spark.regions.grouping import InGroup
 
 PLAIN_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 60.0
@@ -80,6 +81,7 @@ class Request:
     sites_only: bool = False
     checkpoint_location: str | None = None
     take_over: bool = False
+    group: InGroup | None = None
     from_savepoint: str | None = None
     drop_state: tuple[str, ...] = ()
     standby: bool = False
@@ -135,6 +137,19 @@ def check_savepoint(location: str | None, savepoint: str | None, dropped: Sequen
         raise typer.BadParameter("it is about the state of a savepoint: give --from-savepoint, too", param_hint="--drop-state")
 
 
+def region_of(name: str | None, begin: str | None, place: int) -> InGroup | None:
+    """What --group, --group-begin and --group-place say. Raises OptionError and Typer's error for an option without the other."""
+    if (name is None) != (begin is None):
+        raise typer.BadParameter("needs --group and --group-begin, which are the same for all regions", param_hint="--group")
+    if name is None:
+        if place:
+            raise typer.BadParameter("is of a region: give --group and --group-begin", param_hint="--group-place")
+        return None
+    from evenflow.world.spark.regions.grouping import group
+
+    return group(name, str(begin), place=place)
+
+
 def check_standby(location: str | None, *, standby: bool, take_over: bool) -> None:
     """Wrong usage shows before Spark takes its time to start."""
     if standby and location is None:
@@ -183,7 +198,7 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
             page = _open_control(engine, output, ui=output.out.is_terminal if request.ui is None else request.ui, kills=request.kills)
             with standing_by(output, request.standby) as watch:
                 run = engine.start(
-                    flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over,
+                    flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over, group=request.group,
                     from_savepoint=request.from_savepoint, drop_state=request.drop_state, standby=request.standby,
                     availability=request.availability, watch=watch,
                 )  # fmt: skip

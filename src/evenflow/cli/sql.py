@@ -13,6 +13,9 @@ from evenflow.cli.options import (
     CheckpointLocation,
     DropState,
     FromSavepoint,
+    Group,
+    GroupBegin,
+    GroupPlace,
     Json,
     Master,
     Record,
@@ -38,6 +41,7 @@ from evenflow.cli.running import (
     check_standby,
     execute,
     master_for,
+    region_of,
 )
 from evenflow.cli.settings import Conf, Config, Option, settings_of
 from evenflow.errors import QueryError
@@ -70,6 +74,9 @@ def sql(
     standby: Standby = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
+    group: Group = None,
+    group_begin: GroupBegin = None,
+    group_place: GroupPlace = 0,
     statistics: Statistics = None,
     record: Record = None,
     config: Config = None,
@@ -119,6 +126,7 @@ def sql(
         take_over=take_over,
         from_savepoint=from_savepoint,
         drop_state=tuple(drop_state or ()),
+        group=region_of(group, group_begin, group_place),
         recording=None if statistics is None else Recording(statistics),
         recorder=None if record is None else Recorder(record),
         standby=standby,
