@@ -14,7 +14,7 @@ from evenflow.errors import OperationRefused, OptionError
 from evenflow.sinks.stream import SECRET_VARIABLE
 from tests.spark.test_stream_sink import free_port
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(200)]
+pytestmark = [pytest.mark.spark, pytest.mark.conformance, pytest.mark.timeout(200)]
 RATE, ROWS, KEYS = 2000, 12_000, 20
 
 
