@@ -236,7 +236,7 @@ def test_sql_in_complete_mode_sorts_and_cuts() -> None:
     [
         ("SELECT k FROM t", "complete", "here is none; use append mode"),
         ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, '1 minute')", "update", "column 39: rows join sessions that have come"),
-        ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, CASE WHEN v > 0 THEN '1 minute' END)", "complete", "comes once"),
+        ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, CASE WHEN v > 0 THEN '1 minute' END)", "complete", "come once"),
         ("SELECT first(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", "changelog", r"first\(n\) of a changelog would have to know"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY n + 1", "complete", "sorted by names of its columns"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k LIMIT 1 + 1", "complete", "LIMIT takes a number"),
@@ -276,7 +276,7 @@ REFUSALS: list[tuple[str, Draw, str]] = [
     ("its own", lambda c: c.drop(CHANGE).group_by("k").agg("count(*) as _change", mode="changelog"), "of its own; give yours another name"),
     ("mode", lambda c: c.drop(CHANGE).group_by("k").agg(n="count(*)", mode="append"), "not 'update', 'changelog' or 'complete'"),
     ("mode of rows", lambda c: c.drop(CHANGE).group_by("k").rows(3).agg(n="count(*)", mode="changelog"), "windows of rows come once"),
-    ("mode of sessions", lambda c: start().group_by("k").session("1 minute", mode="update").agg(n="count(*)"), "rows join sessions that have come"),
+    ("mode of sessions", lambda c: start().group_by("k").session("1 minute", mode="update").agg(n="count(*)"), "no update mode: rows join"),
 ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from sqlglot import exp
 
@@ -427,25 +427,18 @@ class Grouping:
             script.fail(arguments[0], f"{name} is over a column; compute {to_sql(arguments[0])!r} in a query inside this one")
         mode = "changelog" if lower.mode == "complete" else lower.mode
         lateness = "forever" if lower.mode == "complete" else None
+        grows: Literal["append", "changelog"] = "append" if lower.mode == "append" else "changelog"
         if name == "session_window" and not isinstance(arguments[1], exp.Literal | exp.Interval):
-            if mode != "append":
-                script.fail(
-                    window, f"a session with a gap of each row's own comes once, so there is no {lower.mode} mode of it; use append mode"
-                )
             gap = to_sql(lower.rewritten(self.relation, arguments[1]))
             with script.at(arguments[1]):
-                return grouped.session(gap, column=time.name), Windows(START, END, 0, 0)
+                return grouped.session(gap, column=time.name, mode=grows, allowed_lateness=lateness), Windows(START, END, 0, 0)
         spans = window_spans_us(lower, arguments[1:])
         with script.at(window):
             texts = [_text_us(span) for span in spans]
+            if name == "session_window" and mode == "update":
+                script.fail(window, "rows join sessions that have come: there is no update mode of them; use append or changelog mode")
             if name == "session_window":
-                if mode == "update":
-                    script.fail(
-                        window, "rows join sessions that have come, so there is no update mode of them; use append or changelog mode"
-                    )
-                once = lower.mode == "append"
-                session = grouped.session(texts[0], column=time.name, mode="append" if once else "changelog", allowed_lateness=lateness)
-                return session, Windows(START, END, 0, 0)
+                return grouped.session(texts[0], column=time.name, mode=grows, allowed_lateness=lateness), Windows(START, END, 0, 0)
             slide, start = (texts[at] if len(texts) > at else None for at in (1, 2))
             over = grouped.window(texts[0], slide, column=time.name, mode=mode, allowed_lateness=lateness, start=start)
             slide_us = spans[min(1, len(spans) - 1)]
