@@ -46,8 +46,11 @@ class Seen(Observer):
 class Stage:
     """A dataflow on simulated sites that goes on until it is told to end, with every checker."""
 
-    def __init__(self, case: str = "running", *, sites: int = 4, replicas: int = 2, rows: int = 400, seed: int = 1, **given: Any) -> None:
-        self.case: Case = EVERY_CASE[case](Random(seed), rows)
+    def __init__(
+        self, case: str | Callable[[Random, int], Case] = "running", *, sites: int = 4, replicas: int = 2, rows: int = 400, seed: int = 1,
+        **given: Any,
+    ) -> None:  # fmt: skip
+        self.case: Case = (EVERY_CASE[case] if isinstance(case, str) else case)(Random(seed), rows)
         self.seen = Seen()
         options = given.pop("options", FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0))
         given.setdefault("patience_ms", 50.0)

@@ -13,8 +13,8 @@ import pytest
 import evenflow as ef
 from evenflow.exchange.section import NEVER_US
 from evenflow.query.planner import layout
-from evenflow.site.hosted import Outcome
 from evenflow.site.options import FlowOptions
+from evenflow.site.outcome import Outcome
 from evenflow.site.turns import joined
 from evenflow.stream.epoch import Tick
 from evenflow.swarm.checkers import Checkers

@@ -9,7 +9,8 @@ import pytest
 
 from evenflow.plan.layout import Arc, Layout, Port, Segment, Single, Step
 from evenflow.site import hosted as hosted_module
-from evenflow.site.hosted import Hosted, Outcome, Work
+from evenflow.site.hosted import Hosted, Work
+from evenflow.site.outcome import Outcome
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 
 SCHEMA = pa.schema([("k", pa.int64())])

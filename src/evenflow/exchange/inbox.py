@@ -143,21 +143,28 @@ class Inbox:
 
     def pop(self, epoch: int) -> EpochInput:
         """Take a complete epoch out."""
+        found = self.peek(epoch)
         gathered = self._epochs.pop(epoch, None)
+        if gathered is None:
+            return found
+        if self.voided(epoch) and epoch >= max(self.voids.values()):
+            self.voids = {}
+        self._stamp = gathered.stamp
+        for bundles in gathered.frames.values():
+            self._forget(bundles)
+        return found
+
+    def peek(self, epoch: int) -> EpochInput:
+        """A complete epoch, which stays here."""
+        gathered = self._epochs.get(epoch)
         if gathered is None:  # Nobody has anything of it.
             assert self.voided(epoch) == self.producers, f"epoch {epoch} of stream {self.stream} is not here"
             return EpochInput((), NO_WATERMARK, self._stamp, self._stamp)
-        if self.voided(epoch):
-            gathered.watermark = NO_WATERMARK
-            if epoch >= max(self.voids.values()):
-                self.voids = {}
-        self._stamp = gathered.stamp
         frames = gathered.frames
         order = sorted(frames) if len(frames) > 1 else frames
         batches = tuple([bundle.rows for key in order for bundle in frames[key]])
-        for bundles in frames.values():
-            self._forget(bundles)
-        return EpochInput(batches, gathered.watermark, gathered.stamp, gathered.opened, gathered.kept, gathered.newest)
+        watermark = NO_WATERMARK if self.voided(epoch) else gathered.watermark
+        return EpochInput(batches, watermark, gathered.stamp, gathered.opened, gathered.kept, gathered.newest)
 
     def merge(self, other: Inbox) -> None:
         """Take over what waits for another cohort that has popped as much. Both forget what is incomplete in one of them; assign anew."""

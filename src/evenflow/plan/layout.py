@@ -105,6 +105,8 @@ class Segment:
     right: streams among `inputs` that are the right input of a join.
     schema: of its input; a source may have more columns, which are left out where rows enter.
     sink: index of the sink that the segment's last step feeds through the engine (`Release`), or None.
+    effects: what its first step answers cannot be made again, so each partition has a leader, who runs it, and this is the schema of its
+    records, which the others take the answers from (N1); None: all replicas run all steps.
     publishes: its steps leave something outside that bears the epoch's number, so a restart must make the same of that epoch (J3).
     """
 
@@ -122,10 +124,21 @@ class Segment:
     right: tuple[int, ...] = ()
     in_use: int = 0
     publishes: bool = False
+    effects: pa.Schema | None = None
 
     @property
     def user_code(self) -> bool:
         return any(step.user_code for step in self.steps)
+
+    @property
+    def led(self) -> bool:
+        """Its partitions have leaders: what they consume, or answer, is what a leader's records say (I1)."""
+        return self.kind == "ingress" or self.effects is not None
+
+    @property
+    def recorded(self) -> pa.Schema:
+        """Of the rows of a leader's record."""
+        return self.schema if self.effects is None else self.effects
 
     def is_keyed(self, layout: Layout) -> bool:
         """All its rows come by their key, so that its key groups may change hands."""

@@ -78,10 +78,10 @@ def first_plan(
 
 
 def first_membership(planned: Layout, plan: Plan, sites: Iterable[SiteId]) -> Membership:
-    """Membership 0: these sites live, spares among them. The leaders of the ingress partitions are spread over the ranks."""
+    """Membership 0: these sites live, spares among them. The leaders of partitions that have one are spread over the ranks."""
     leaders: list[tuple[Leader, ...]] = []
     for segment in planned.segments:
-        if segment.kind != "ingress":
+        if not segment.led:
             leaders.append(())
             continue
         homes: dict[tuple[int, ...], int] = {}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from evenflow.errors import OptionError, QueryError
+from evenflow.query.effects import arbitrary
 from evenflow.query.network import Network
 from evenflow.sources.cut import CutSource, cut_by_content
 
@@ -48,6 +49,11 @@ def check_cuts(network: Network) -> None:
         raise QueryError(
             f"box {others[0]!r}: its source has a leader, and that of {next(iter(cut))!r} is cut by content; an epoch is one of all "
             "sources, so cut all of them by content, or none"
+        )
+    if asks := arbitrary(network):
+        raise QueryError(
+            f"box {asks[0].name!r} asks what may be answered otherwise next time, so somebody must lead it, and where sources are cut by "
+            "content nobody leads; cut them by 'leader', or say deterministic=True if an answer never changes"
         )
     (first, model), *rest = cut.items()
     for name, source in rest:

@@ -12,11 +12,11 @@ def arbitrary(network: Network) -> tuple[Box, ...]:
     return tuple(box for box in network if not read(box.kind, box.params).repeats)
 
 
-def check_runs_once(network: Network, replicas: int, location: str | None) -> None:
-    """Raise QueryError for a box that cannot answer twice where a second replica, or a restart, would have it do so."""
+def check_runs_once(network: Network, location: str | None, *, regions: bool = False) -> None:
+    """Raise QueryError for a box that cannot answer twice where a restart would have it do so, or each of several regions."""
     for box in arbitrary(network):
-        if replicas > 1:
-            why = f"each of the {replicas} replicas would ask by itself, and may get another answer; start it with replicas=1"
+        if regions:
+            why = "each region of the group would ask by itself, and may get another answer; run it without a group"
         elif location is not None:
             why = "a restart at its location would ask again, and may get another answer; run it without a checkpoint location"
         else:

@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.plan.effects import effects_schema
 from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
 from evenflow.query.age import worths_of
 from evenflow.query.aggregates import TimeWindow, order_sensitive, partial_schema
@@ -140,6 +141,7 @@ class _Draft:
     watermark: Step | None = None
     in_use: int = 0
     publishes: bool = False
+    effects: pa.Schema | None = None
 
     def add(self, step: Step) -> Port:
         self.steps.append(step)
@@ -177,7 +179,7 @@ class _Cutter:
             case Join(join):
                 self._join(box, join)
             case RowKind() as kind:
-                self._rowwise(box, kind, given)
+                self._rowwise(box, kind, given if kind.repeats else [self._led(box, given)])
             case KeyedKind() as kind:
                 self._keyed(box, kind, given)
             case Sink(sink):
@@ -207,6 +209,7 @@ class _Cutter:
                 right=tuple(draft.right),
                 in_use=draft.in_use,
                 publishes=draft.publishes,
+                effects=draft.effects,
                 schema=draft.schema,
             )
             segments.append(segment)
@@ -250,6 +253,14 @@ class _Cutter:
         for port, ends in enumerate(flows):
             self._flows[box.name, port] = tuple(ends)
 
+    def _led(self, box: Box, given: list[_Flow]) -> _Flow:
+        """A segment that begins with a box whose answers cannot be made again (N1), and where its rows are: those of a partition stay
+        together, in order. There are no more partitions than sites, since each has a record in each epoch."""
+        most = max([self._drafts[flow.segment].partitions for flow in given])
+        flow = self._cut(box.name, "inner", min(self._sites, most), given, Spread())
+        self._drafts[flow.segment].effects = effects_schema(box.schemas)
+        return replace(flow, canonical=True)
+
     def _dead_letters(self, box: Box) -> None:
         """The rows on which the box raises come out of the same steps as its results."""
         port = dead_letter_port(box.kind, box.params)
@@ -262,7 +273,12 @@ class _Cutter:
         port = dead_letter_port(box.kind, box.params)
         if port is None:
             return {}
-        return {"on_error": box.params["on_error"], "dead_letters": bool(self._network.readers(box.name, port))}
+        wanted = bool(self._network.readers(box.name, port)) or not self._repeats(box)  # Followers count what a record says.
+        return {"on_error": box.params["on_error"], "dead_letters": wanted}
+
+    @staticmethod
+    def _repeats(box: Box) -> bool:
+        return read(box.kind, box.params).repeats
 
     def _watermark(self, box: Box, kind: Watermark, flow: _Flow) -> _Flow:
         draft = self._drafts[flow.segment]

@@ -84,13 +84,14 @@ class Audience:
         view, layout = self._view, self._layout
         if self.all_read:
             return self._readers() - {view.site}
-        leaders = {leader.site for segment in view.membership.leaders for leader in segment}
+        rows = [(segment.id, view.membership.leaders[segment.id]) for segment in layout.segments if segment.kind == "ingress"]
+        leaders = {leader.site for _, row in rows for leader in row}
         if view.site not in leaders:
             return set()
         if replicated:  # Its records tell a member. One that is joining may ask for later ones only.
             followed = (
                 set(view.members(segment, partition))
-                for segment, row in enumerate(view.membership.leaders)
+                for segment, row in rows
                 for partition, leader in enumerate(row)
                 if leader.site == view.site
             )

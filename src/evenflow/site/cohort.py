@@ -89,11 +89,28 @@ class Cohort:
         for inbox in self.inboxes.values():
             if inbox.through < epoch:
                 return False
+        if self.hosted.segment.effects is not None and not self._answered(epoch):
+            return False
         return self.ready
+
+    def _answered(self, epoch: int) -> bool:
+        """All live members hold what the leaders' boxes have answered (N1)."""
+        return all(log.settled >= epoch for log in self.logs.values())
+
+    def next_question(self, view: View) -> Work | None:
+        """What the box is to answer of the next epoch, for partitions that this site leads (N1); None if nothing, or not yet."""
+        hosted = self.hosted
+        epoch = hosted.done + 1
+        if hosted.busy or not self.ready or any(inbox.through < epoch for inbox in self.inboxes.values()):
+            return None
+        led = [p for p, log in self.logs.items() if log.end < epoch and view.leader(log.segment, p).site == view.site]
+        return self._received(epoch, hosted.watermark, hosted.lost, view, asks=tuple(led)) if led else None
 
     def next_work(self, view: View) -> Work | None:
         """The next epoch, if it can begin."""
         hosted = self.hosted
+        if hosted.segment.effects is not None and (question := self.next_question(view)) is not None:
+            return question
         if hosted.busy or not self.has_input():
             return None
         epoch = hosted.done + 1
@@ -106,10 +123,11 @@ class Cohort:
             return None
         return self._received(epoch, work.tick.watermark, work.tick.lost, view)
 
-    def _received(self, epoch: int, before: int, lost: tuple[Lost, ...], view: View) -> Work:
+    def _received(self, epoch: int, before: int, lost: tuple[Lost, ...], view: View, asks: tuple[int, ...] = ()) -> Work:
+        """asks: partitions of which only the box's answers are wanted; the epoch's frames stay."""
         hosted = self.hosted
         streams = hosted.segment.inputs
-        taken = [self.inboxes[stream].pop(epoch) for stream in streams]
+        taken = [self.inboxes[stream].peek(epoch) if asks else self.inboxes[stream].pop(epoch) for stream in streams]
         stamp, opened, watermark = taken[0].stamp, taken[0].opened, behind(taken[0].watermark, hosted.arcs[0].lag_us)
         for other, arc in zip(taken[1:], hosted.arcs[1:], strict=True):
             stamp, opened = max(stamp, other.stamp), min(opened, other.opened)
@@ -123,10 +141,14 @@ class Cohort:
         hosted.busy = True
         groups = view.key_groups(hosted.segment, epoch)
         changed = None if groups is hosted.groups else groups
-        splits = view.splits(hosted.segment, epoch)
-        version = self._changed(epoch, view)
+        splits = () if asks else view.splits(hosted.segment, epoch)
+        version, effects = self._changed(epoch, view), None
+        if hosted.segment.effects is not None and not asks:
+            records = [log.record(epoch) for log in self.logs.values()]
+            effects = tuple([(record.partition, record.rows) for record in records if record.rows is not None])
         return Work(
-            hosted, self.number, splits, frames, (), (), frozenset(), tick, opened, rows, groups=changed, version=version, born=self.born
+            hosted, self.number, splits, frames, (), (), frozenset(), tick, opened, rows, groups=changed, version=version, born=self.born,
+            asks=asks, effects=effects,
         )  # fmt: skip
 
     def _logged(self, epoch: int, view: View) -> Work:

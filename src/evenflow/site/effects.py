@@ -54,11 +54,11 @@ from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Pr
 from evenflow.site.fittings import Fittings
 from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Setup
-from evenflow.site.hosted import Outcome
 from evenflow.site.housing import Housing
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.log import PartitionLog
 from evenflow.site.losing import Losing
+from evenflow.site.outcome import Outcome
 from evenflow.site.replaying import CannotReplay
 from evenflow.site.restoring import wanted
 from evenflow.site.spilling import Answer
@@ -312,6 +312,10 @@ class Effects(Fittings):
         if cohort is None:
             self._stirred = True
             self.departing.end_work(event.outcome.key)  # It has gone while an epoch of it ran.
+            return
+        if event.outcome.asked:
+            self.leading.answer(cohort.segment.id, event.outcome)
+            cohort.hosted.busy = False
             return
         if cohort.segment.kind == "ingress":
             self._may_close = True  # None does while its partitions are at work.

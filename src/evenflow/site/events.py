@@ -1,7 +1,6 @@
 """What can happen to a dataflow's part at a site, and what the part can ask its world to do.
 
-Events are facts and carry the time at which they were seen; actions are instructions. A world turns one into the other: sockets,
-threads, clocks and Spark are its business, decisions are not.
+Events are facts and carry the time at which they were seen; actions are instructions, which a world carries out and never makes.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from evenflow.plan.plan import Copy, Plan
 from evenflow.site.chains import Link
 from evenflow.site.facts import Fact
 from evenflow.site.given import EpochsGiven
-from evenflow.site.hosted import Outcome, Work
+from evenflow.site.hosted import Work
 from evenflow.site.kept_rows import ReadRows, RowsRead, RowsStored, RowsUnread, StoreRows
+from evenflow.site.outcome import Outcome
 from evenflow.state.snapshot import Snapshot
 from evenflow.state.storing import StateToStore
 from evenflow.state.transfer import Capture

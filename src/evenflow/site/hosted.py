@@ -27,42 +27,14 @@ from evenflow.operator.facts import Facts
 from evenflow.operator.operator import Operator, TwoSided
 from evenflow.operator.watermark import Watermark
 from evenflow.plan.layout import KEY_GROUPS, Arc, Keyed, Layout, Segment
+from evenflow.site.asked import as_effects, from_effects
 from evenflow.site.facts import PartFailed
+from evenflow.site.outcome import Effects, Outcome, Results
 from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.state.page_snapshot import State, count_rows
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Lost, Tick
 from evenflow.stream.rows import Rows
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one epoch of one cohort.
-
-    key: (segment, `born` of the cohort). pieces: what goes out, per output arc in the segment's order. released: rows for the segment's
-    sink, or None if it has none. rows_in: how many went in. failed: the partition of each row that a box left out since it raised on it.
-    digest: of what came out (see `digest_of`). error: what went wrong; then nothing else counts.
-    stored: epochs of which rows were stored by sinks here; ended: how many rows, (partition, rows). due_us: the least stamp at which
-    a timer comes. others: pieces that other partitions of the cohort made, at another time: see `spilling`.
-    """
-
-    key: tuple[int, int]
-    tick: Tick
-    opened: int
-    pieces: tuple[Pieces, ...] = ()
-    released: pa.RecordBatch | None = None
-    rows_in: int = 0
-    failed: tuple[int, ...] = ()
-    digest: Hashes | None = None
-    error: PartFailed | None = None
-    others: tuple[tuple[Pieces, ...], ...] = ()
-    due_us: int = NEVER_US
-    stored: tuple[int, ...] = ()
-    ended: tuple[tuple[int, int], ...] = ()
-
-    def made(self, output: int) -> list[Pieces]:
-        """What goes out on one arc."""
-        return [self.pieces[output], *(pieces[output] for pieces in self.others)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +44,8 @@ class Work:
     cohort, born: 0, or the number of the copy that these partitions come from: as long as they are copied, and ever after. splits: of the
     output arcs under the epoch's plan. stamps: of the records of ingress partitions; the tick's is the greatest of those that happen to
     live here. groups: the partition of each key group from this epoch on, if that changes with it: the state is divided anew first.
-    version: (its number, the segment as it runs from this epoch on), if that changes with it.
+    version: (its number, the segment as it runs from this epoch on), if that changes with it. asks: the first step only, for these
+    partitions; effects: what it has answered, so it does not run (N1).
     """
 
     hosted: Hosted
@@ -89,16 +62,25 @@ class Work:
     groups: npt.NDArray[np.int32] | None = None
     version: tuple[int, Segment] | None = None
     born: int = 0
+    asks: tuple[int, ...] = ()
+    effects: Effects | None = None
+
+    @property
+    def calls(self) -> bool:
+        """The user's code is called."""
+        if self.effects is not None:
+            return any(step.user_code for step in self.hosted.segment.steps[1:]) and not self.idle
+        return self.hosted.user_code and not self.idle and not (self.asks and not self.rows)
 
     @property
     def beside(self) -> bool:
         """It may take long: the user's code is called, or the state is divided anew or handed over."""
-        return (self.hosted.user_code and not self.idle) or self.groups is not None or self.version is not None
+        return self.calls or self.groups is not None or self.version is not None
 
     @property
     def idle(self) -> bool:
         """No rows came, nothing changes with this epoch, and no operator has to be asked what comes of it."""
-        if self.rows or self.groups is not None or self.version is not None:
+        if self.rows or self.asks or self.groups is not None or self.version is not None:
             return False
         rest = self.hosted.rest
         return rest is not None and rest.splits is self.splits and rest.partitions is self.hosted.partitions
@@ -362,9 +344,11 @@ class Hosted:
             if work.version is not None:
                 self.change(*work.version)
             inputs = [self._gather(work, right=False), *([self._gather(work, right=True)] if self.segment.right else [])]
+            if work.asks:
+                return self._answer(work, inputs[0], begin_ns, now_ns)
             for rows in inputs:
                 self.tally.count(rows, work.arrived)
-            results = self._run_steps(inputs, tick, now_ns)
+            results = self._run_steps(inputs, tick, now_ns, work.effects)
             made, digest = [], np.zeros(self.segment.partitions, np.uint64) if self.checked else None
             for at, (router, split) in enumerate(zip(self.routers, work.splits, strict=True)):
                 out = results(router.arc.port.step, router.arc.port.port)
@@ -407,13 +391,30 @@ class Hosted:
         """The least stamp at which a timer comes, of an epoch after this one."""
         return NEVER_US if tick.last else min([timed.next_us(tick.stamp) for timed in self.facts.timed], default=NEVER_US)
 
-    def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
+    def _answer(self, work: Work, rows: Rows, begin_ns: int, now_ns: NowNs) -> Outcome:
+        """What the first step says of the rows of some partitions, as records have it."""
+        assert self.segment.effects is not None
+        step, operator = self.segment.steps[0], cast(Operator, self.operators[0])
+        self._current_box = step.box
+        effects: Effects = ()
+        if rows.count and (mine := np.isin(rows.partition, work.asks)).any():
+            rows = rows if mine.all() else rows.take(np.flatnonzero(mine))
+            effects = as_effects(operator.process(rows, work.tick), work.asks, self.segment.effects)
+        took_ns = now_ns() - begin_ns
+        self.tally.busy_ns += took_ns
+        self.tally.box_ns[0] += took_ns
+        return Outcome((self.segment.id, work.born), work.tick, work.opened, asked=work.asks, effects=effects)
+
+    def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs, effects: Effects | None = None) -> Results:
+        """effects: what the first step has answered."""
         results, tally, at_ns = Results(inputs), self.tally, now_ns()
         for number, (step, operator) in enumerate(zip(self.segment.steps, self.operators, strict=True)):
             self._current_box = step.box
             taken = results(step.source.step, step.source.port)
             rows_in = taken.partition.size
-            if step.other is None:
+            if number == 0 and effects is not None:
+                given = from_effects(effects, operator.schemas)
+            elif step.other is None:
                 given = cast(Operator, operator).process(taken, tick)
             else:
                 right = results(step.other.step, step.other.port)
@@ -424,8 +425,9 @@ class Hosted:
             tally.rows_in[number] += rows_in
             failing = self.facts.failed[number]
             if failing is not None:
-                tally.rows_failed[number] += len(failing.failed)
-                results.failed += failing.failed
+                failed = failing.failed if number or effects is None else tuple(given[-1].partition.tolist())
+                tally.rows_failed[number] += len(failed)
+                results.failed += failed
             if given:
                 tally.rows_out[number] += given[0].partition.size
             tally.box_ns[number] += at_ns - begun_ns
@@ -470,21 +472,6 @@ class Hosted:
     def ends(self) -> bool:
         """Rows are stored here, by a step."""
         return bool(self.facts.ends)
-
-
-@dataclass(slots=True)
-class Results:
-    """Output of the steps so far. Called with a step and a port; step -1 is the segment's input, -2 its right one (see `Port`).
-
-    failed: the partition of each row that a box has left out.
-    """
-
-    inputs: Sequence[Rows]
-    by_step: list[tuple[Rows, ...]] = field(default_factory=list)
-    failed: tuple[int, ...] = ()
-
-    def __call__(self, step: int, port: int) -> Rows:
-        return self.inputs[-1 - step] if step < 0 else self.by_step[step][port]
 
 
 def _nothing(segment: Segment, layout: Layout) -> tuple[Rows, ...]:

@@ -113,7 +113,7 @@ class Housing:
             cohort.inboxes[stream] = Inbox(stream, layout.segments[layout.arcs[stream].producer].partitions, through)
         for stream in segment.outputs:
             cohort.retained[stream] = Retention(stream, view.present(layout.arcs[stream].consumer), through)
-        if segment.kind == "ingress":
+        if segment.led:
             for partition in partitions:
                 log = PartitionLog.begun(segment.id, partition, through)
                 log.known = copy is None

@@ -1,4 +1,6 @@
-"""Leading and following: the logs of the ingress partitions that have a replica here (protocol I1).
+"""Leading and following: the logs of the partitions that have a replica here and a leader (protocol I1).
+
+These are ingress partitions, and those with a box whose answers cannot be made again (N1): there the leader has the box answer.
 
 The leader cuts epochs and sends each one's record to the followers; nobody emits an epoch before all live members hold its record. On the
 leader's death the coordinator names the successor, whose log is the truth. A follower asks its leader for what comes after what it is
@@ -17,6 +19,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Begins, Plan
 from evenflow.site.ingress import Ingress
 from evenflow.site.log import PartitionLog
+from evenflow.site.outcome import Outcome
 from evenflow.site.view import View
 from evenflow.stream.ids import FIRST_TERM, SiteId, Term
 
@@ -58,12 +61,16 @@ class Leading:
     # ------------------------------------------------------------ who does what
 
     def start(self) -> list[PartitionLog]:
-        """Everybody is reachable. Returns the logs that this site leads."""
+        """Everybody is reachable. Returns the logs of sources that this site leads."""
         self._started = True
         for key, role in self._roles.items():
             if role.leader != self._view.site:
                 self._ask(key)
-        return [self.logs[key] for key, _ in self.led()]
+        return [self.logs[key] for key, _ in self.led() if self._cuts(key)]
+
+    def _cuts(self, key: Key) -> bool:
+        """Who leads it cuts what a source gives."""
+        return self._layout.segments[key[0]].kind == "ingress"
 
     def change(self) -> list[PartitionLog]:
         """Plan or membership are new. Returns the logs that this site leads from now on, whose sources it must open."""
@@ -84,7 +91,8 @@ class Leading:
                 self._roles[key] = Role(leader.site, leader.since, members, followers, pair)
                 if leader.site == view.site:
                     log.lead()
-                    promoted.append(log)
+                    if self._cuts(key):
+                        promoted.append(log)
                 else:
                     log.new_term()
                     if self._started:
@@ -125,10 +133,6 @@ class Leading:
     def journalled(self) -> Iterator[tuple[Key, Term]]:
         """The logs of which this site tells the journal, and since when."""
         return ((key, role.term) for key, role in self.led())
-
-    def followed(self) -> set[int]:
-        """Sites that hear of every close from here by its records."""
-        return {site for _, role in self.led() for site in role.followers if site in role.heard}
 
     # ------------------------------------------------------------ without followers
 
@@ -175,8 +179,16 @@ class Leading:
         while records := self.ingress.catch_up(now_us):
             self.publish(records)
 
+    def answer(self, segment: int, outcome: Outcome) -> None:
+        """What a box has answered here is the record of partitions that this site still leads (N1)."""
+        rows, tick = dict(outcome.effects), outcome.tick
+        led = [p for p in outcome.asked if (role := self._roles.get((segment, p))) is not None and role.leader == self._view.site]
+        of = (FIRST_TERM, 0, tick.stamp, outcome.opened, 0, False, False)
+        wanted = [p for p in led if self.logs[segment, p].end == tick.epoch - 1]
+        self.publish([Record(segment, p, tick.epoch, *of, rows.get(p)) for p in wanted])
+
     def publish(self, records: list[Record]) -> None:
-        """Log what has been cut here, and send it to the followers."""
+        """Log what has been made here, and send it to the followers."""
         for record in records:
             key = (record.segment, record.partition)
             role, log = self._roles[key], self.logs[key]

@@ -15,7 +15,7 @@ from typing import Final
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import Release, Stored
 from evenflow.site.ground import Ground
-from evenflow.site.hosted import Outcome
+from evenflow.site.outcome import Outcome
 
 OPENED_MAX: Final = 4096
 """Epochs of which it is remembered when their first row came, until a step has stored them: most have no rows."""

@@ -27,7 +27,8 @@ from evenflow.site.cohort import Cohort
 from evenflow.site.events import Leave, Load, Loaded, LoadFailed, Run, Spill, Spilled, SpillFailed, StateMemoryChanged
 from evenflow.site.facts import DiskTrouble, PartFailed
 from evenflow.site.ground import Ground
-from evenflow.site.hosted import Hosted, Outcome
+from evenflow.site.hosted import Hosted
+from evenflow.site.outcome import Outcome
 from evenflow.site.turns import Group, Turns
 
 CHECK_US: Final = 20_000

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.site.events import Kept
-from evenflow.site.hosted import Hosted, Outcome, Work
+from evenflow.site.hosted import Hosted, Work
+from evenflow.site.outcome import Outcome
 from evenflow.state.snapshot import Snapshot
 
 Inputs = tuple[tuple[int, tuple[pa.RecordBatch, ...]], ...]

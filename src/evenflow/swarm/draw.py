@@ -10,6 +10,7 @@ from typing import Any, Final
 from evenflow.coordinator.detector import Patience
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.swarm.asked_cases import asked
 from evenflow.swarm.balancing import draw_balance
 from evenflow.swarm.cases import CASES, Case, Cutting
 from evenflow.swarm.cut_cases import by_content, is_cut
@@ -51,6 +52,9 @@ VIEWED: Final = 0.07
 
 SHED: Final = 0.25
 """So many of the others have more rows than can be done, and leave some out."""
+
+ASKED: Final = 0.06
+"""Share of the other seeds that have boxes which answer otherwise each time."""
 
 WHOLE: Final = 0.4
 """So many of these leave out whole windows."""
@@ -130,6 +134,11 @@ def is_view(seed: int) -> bool:
     return Random(f"views of seed {seed}").random() < VIEWED
 
 
+def is_asked(seed: int) -> bool:
+    """Some of its boxes answer otherwise each time they are asked."""
+    return Random(f"answers of seed {seed}").random() < ASKED
+
+
 def draw_overload(random: Random) -> dict[str, Any]:
     """What makes a source of `shed_cases` too fast, most of the times, and always where a site is slow."""
     return {"row_us": random.choice([20.0, 200.0, 600.0]), "free": frozenset({"egress", "inner"})}
@@ -144,6 +153,8 @@ def draw(seed: int) -> Drawn:
         name, case = "shed", (shed_windows if is_of_windows(seed) else shed)(Random(f"rows of seed {seed}"))
     elif is_view(seed):
         name, case = "views", views(Random(f"rows of seed {seed}"), 60)
+    elif is_asked(seed):
+        name, case = "asked", asked(Random(f"rows of seed {seed}"), 100)
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
@@ -158,7 +169,7 @@ def draw(seed: int) -> Drawn:
         held, ending = False, draw_ending(Random(f"ending of seed {seed}"), held=False, doomed=doomed)
     planned = layout(cut or case.flow.network, sites=sites, partitions=partitions, max_partitions=min(partitions * most, PARTITIONS))
     journal = Random(f"journal of seed {seed}")
-    store = draw_store(journal)
+    store = draw_store(journal) if name != "asked" else None
     if store is not None:
         planned = publishing(planned, journal)
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])

@@ -47,7 +47,7 @@ from evenflow.site.events import (
     WorkDone,
 )
 from evenflow.site.given import EpochsGiven
-from evenflow.site.hosted import Outcome
+from evenflow.site.outcome import Outcome
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import SiteId
 from evenflow.swarm.faults import Faults

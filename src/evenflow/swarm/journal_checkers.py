@@ -11,7 +11,8 @@ from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tel
 from evenflow.errors import EvenflowError, Fenced
 from evenflow.plan.plan import Plan
 from evenflow.site.events import PlanCommitted, Release
-from evenflow.site.hosted import Outcome, Work
+from evenflow.site.hosted import Work
+from evenflow.site.outcome import Outcome
 from evenflow.swarm.collection_checkers import CollectionCheckers
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from evenflow.exchange.rules import RuleTable
+from evenflow.swarm.asked_mutations import ASKED
 from evenflow.swarm.cut_mutations import CONTENT
 from evenflow.swarm.mutation import Mutation as Mutation
 
@@ -429,6 +430,7 @@ MUTATIONS: Final = (
     *HELD,
     *SHEDDING,
     *CONTENT,
+    *ASKED,
 )
 
 

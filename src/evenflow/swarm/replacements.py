@@ -9,7 +9,8 @@ from random import Random
 from evenflow.coordinator.events import ReplaceRequested
 from evenflow.plan.layout import Step
 from evenflow.plan.plan import Version
-from evenflow.site.hosted import Outcome, Work
+from evenflow.site.hosted import Work
+from evenflow.site.outcome import Outcome
 from evenflow.swarm.movements import OFTEN_US
 from evenflow.swarm.recurring import Recurring
 from evenflow.world.sim.observer import Observer

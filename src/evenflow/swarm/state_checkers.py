@@ -9,7 +9,8 @@ from __future__ import annotations
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tell
 from evenflow.errors import CheckpointCorrupt
 from evenflow.site.events import Checkpoint, CheckpointCompleted, Event
-from evenflow.site.hosted import Hosted, Outcome, Work
+from evenflow.site.hosted import Hosted, Work
+from evenflow.site.outcome import Outcome
 from evenflow.site.restoring import states_in
 from evenflow.stream.digest import digest_of
 from evenflow.world.sim.driver import SimDriver
@@ -39,7 +40,7 @@ class StateCheckers(Observer):
 
     def worked(self, site: SimSite, work: Work, outcome: Outcome) -> None:
         order, member = site.part.capturing.open, site.index in self.world.coordinator.sites
-        if order is not None and member and order.epoch == work.tick.epoch and work.cohort == 0 and outcome.error is None:
+        if order is not None and member and order.epoch == work.tick.epoch and work.cohort == 0 and outcome.error is None and not work.asks:
             self._remember(work.hosted, work.tick.epoch)
 
     def _remember(self, hosted: Hosted, epoch: int) -> None:

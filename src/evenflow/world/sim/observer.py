@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
 from evenflow.site.events import Event, Release
-from evenflow.site.hosted import Outcome, Work
+from evenflow.site.hosted import Work
+from evenflow.site.outcome import Outcome
 
 if TYPE_CHECKING:
     from evenflow.world.sim.driver import SimDriver

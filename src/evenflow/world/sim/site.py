@@ -44,9 +44,10 @@ from evenflow.site.events import (
 )
 from evenflow.site.facts import PartFailed
 from evenflow.site.given import EpochsGiven
-from evenflow.site.hosted import Outcome, Work
+from evenflow.site.hosted import Work
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
+from evenflow.site.outcome import Outcome
 from evenflow.site.overdue import Overdue, Running
 from evenflow.site.peers import (
     AskDriver,
@@ -115,7 +116,7 @@ class SimSite:
 
     def doing(self) -> tuple[tuple[int, int], ...]:
         """(segment, epoch) of the user code that it is running, or was when it died."""
-        return tuple((work.segment, work.tick.epoch) for work, _ in self._given.values() if work.hosted.user_code)
+        return tuple((work.segment, work.tick.epoch) for work, _ in self._given.values() if work.calls)
 
     # ------------------------------------------------------------ events and actions
 
@@ -218,10 +219,9 @@ class SimSite:
         if world.falls_on(world.endless, *place):
             return
         del self._given[id(work)]
-        before = tuple(work.hosted.tally.rows_in) if world.cost.boxes else ()
-        outcome = work.run()
-        if self.world.failing is not None and outcome.error is None and work.segment == self.world.failing[0]:
-            outcome = spoiled(outcome, self.world.failing[1])
+        before, outcome = tuple(work.hosted.tally.rows_in) if world.cost.boxes else (), work.run()
+        if world.failing is not None and outcome.error is None and work.segment == world.failing[0]:
+            outcome = spoiled(outcome, world.failing[1])
         boxes_us = boxes_us_of(work.hosted, before, world.cost, self.slow * world.cost.factor(self.index)) if before else 0
         self.part.counting.spent(work.segment, cost_us + boxes_us)
         for observer in world.observers:
@@ -370,7 +370,7 @@ class SimSite:
             return
         if patience.votes:  # Else sites do not beat, as on Spark where there are no replicas: only the links themselves tell.
             self.handle_peers(BeatDue(network.traffic(self.index)))
-        beside = [Running(work, since_us / 1e6, str) for work, since_us in self._given.values() if work.hosted.user_code]
+        beside = [Running(work, since_us / 1e6, str) for work, since_us in self._given.values() if work.calls]
         for fact in self._overdue.look(beside[0] if beside else None, now_us / 1e6):
             self._carry_out(TellCoordinator(fact))
         self._tell_beat()

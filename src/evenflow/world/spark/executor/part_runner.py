@@ -42,10 +42,11 @@ from evenflow.site.events import (
 )
 from evenflow.site.facts import Fact
 from evenflow.site.ground import Setup
-from evenflow.site.hosted import Hosted, Outcome, Work
+from evenflow.site.hosted import Hosted, Work
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
+from evenflow.site.outcome import Outcome
 from evenflow.site.overdue import Overdue
 from evenflow.site.staging import PushedFeed
 from evenflow.site.urgent import Urgency
@@ -100,7 +101,7 @@ class PartRunner:
         self.broken = False
         self.part = SiteMachine(Setup(layout, plan, start.membership, SiteId(site), options, start.beginning, journalled=start.journalled))
         self._told = Told(plan)
-        self.schemas = RunSchemas([wire_schema(arc, layout) for arc in layout.arcs], [segment.schema for segment in layout.segments])
+        self.schemas = RunSchemas([wire_schema(arc, layout) for arc in layout.arcs], [segment.recorded for segment in layout.segments])
         self.latencies = Histogram()
         self._handed_over = Histogram()
         self._told_us, self._told_working_us = self._now_us, reactor.working.total_us()
@@ -242,7 +243,7 @@ class PartRunner:
         assert self._user is not None
         self._beside.append(work)
         self._world.busy(self.run, work.hosted.segment.name)
-        if work.hosted.user_code:
+        if work.calls:
             self._tell_user_code()
         self._user.submit(work)
 
@@ -257,7 +258,7 @@ class PartRunner:
 
     def _tell_user_code(self) -> None:
         """Where the process may end now: see `control.InUserCode`."""
-        self._world.in_user_code(self.run, tuple((work.segment, work.tick.epoch) for work in self._beside if work.hosted.user_code))
+        self._world.in_user_code(self.run, tuple((work.segment, work.tick.epoch) for work in self._beside if work.calls))
 
     def _release(self, release: Release) -> None:
         where = self._layout.sinks[release.sink].where

@@ -13,7 +13,8 @@ from queue import SimpleQueue
 from typing import Final
 
 import evenflow
-from evenflow.site.hosted import Outcome, Work
+from evenflow.site.hosted import Work
+from evenflow.site.outcome import Outcome
 from evenflow.site.overdue import Running
 from evenflow.world.spark.net.reactor import Reactor
 

@@ -1,0 +1,106 @@
+"""Boxes that answer otherwise each time they are asked: leaders ask, and all replicas go by what they were told (N1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import evenflow as ef
+from evenflow.errors import BoxFailed
+from evenflow.policy.move import Move
+from evenflow.query.planner import layout
+from evenflow.swarm.asked_cases import asked
+from evenflow.swarm.checkers import Checkers
+from evenflow.world.sim.world import SimWorld
+from tests.sim.test_moving import hosts, moved, moves, other
+from tests.sim.test_scenarios import Stage
+
+
+def stage(seed: int = 4, **given: Any) -> Stage:
+    """Rows that are asked for once, some of them in vain, and go on to totals."""
+    return Stage(asked, seed=seed, **given)
+
+
+def leads(stage: Stage, segment: int, partition: int = 0) -> int:
+    return int(stage.machine.membership.leaders[segment][partition].site)
+
+
+def box_of(stage: Stage) -> int:
+    return next(segment.id for segment in stage.world.layout.segments if segment.effects is not None)
+
+
+def test_only_leaders_ask() -> None:
+    """Goal: a key is asked for once, however many replicas there are. Method: calls are counted."""
+    calls: list[int] = []
+
+    def fetch(k: int) -> int:
+        calls.append(k)
+        return len(calls)
+
+    flow = ef.Dataflow("orders")
+    rows = pa.table({"k": list(range(50))})
+    flow.source(ef.sources.memory(rows)).lookup(fetch, "n int", on="k").to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(flow.network, sites=4, partitions=8), sites=4, replicas=3)
+    Checkers(world)
+    world.run_until_quiet()
+    assert sorted(calls) == list(range(50))
+    assert sorted(world.output("out").column("n").to_pylist()) == list(range(1, 51))
+
+
+@pytest.mark.parametrize("replicas", [2, 3])
+def test_the_leader_dies(replicas: int) -> None:
+    """Goal: who has led is succeeded, and nothing that was given out is asked for again. Method: the box's leaders die one after the
+    other, each in the middle of rows."""
+    play = stage(sites=5, replicas=replicas)
+    box = box_of(play)
+    for _ in range(2):
+        play.world.run_for(0.01)
+        victim = leads(play, box)
+        play.world.kill(victim)
+        play.world.add_site()
+        play.wait(lambda victim=victim: victim not in play.machine.membership.sites, "the death to be known")
+        assert leads(play, box) != victim
+        play.whole()
+    play.finish()
+    assert play.world.fired("T2", "lose_link")
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_who_answers_moves(replicas: int) -> None:
+    """Goal: a partition that moves is asked where it has gone. Method: all of the box's, one after the other."""
+    play = stage(sites=5, replicas=replicas)
+    play.world.run_for(0.01)
+    box = box_of(play)
+    for number in range(play.world.layout.segments[box].partitions):
+        target = other(play, box, (number,))
+        moves(play, Move(box, (number,), hosts(play, box, number)[0], target, "to see"))
+        moved(play, number + 1)
+        assert target in hosts(play, box, number)
+    play.finish()
+
+
+def test_a_link_breaks_between_who_answers_and_who_hears() -> None:
+    """Goal: a record that was on its way is told again. Method: the link between leader and follower breaks, again and again."""
+    play = stage(sites=4)
+    box = box_of(play)
+    follower = next(site for site in hosts(play, box, 0) if site != leads(play, box))
+    for _ in range(6):
+        play.world.run_for(0.004)
+        play.world.drop_link(leads(play, box), follower)
+    play.finish()
+    assert play.world.fired("A3", "resume_link")
+
+
+def test_a_service_that_fails_the_run_says_so() -> None:
+    flow = ef.Dataflow("orders")
+
+    def fetch(k: int) -> int:
+        raise LookupError("no such thing")
+
+    flow.source(ef.sources.memory(pa.table({"k": [1]}))).lookup(fetch, "n int", on="k", retries=0).to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(flow.network, sites=2, partitions=4), sites=2, replicas=2)
+    with pytest.raises(BoxFailed, match="has no answer for 1") as found:
+        world.run_until_quiet()
+    assert "no such thing" in found.value.user_traceback
