@@ -45,7 +45,8 @@ class Processor:
 
     output: the schema of what `process` returns: Spark DDL such as `"app string, dur double, ts timestamp"`, or a pyarrow schema.
     batch: what `rows` is: "arrow" (RecordBatch), "pandas" or "polars" (DataFrame). In pandas, integers with nulls are floats.
-    deterministic: False exempts the box from the engine's checks, and from being replicated.
+    deterministic: False exempts the box from the engine's checks. It keeps state that no replica would have alike, so it runs with one
+    replica and without a checkpoint location. What asks somebody is better asked before it, in `.lookup(...)`, which replicas go by.
     keeps_key: True promises that output rows carry the key columns of the key they answer, unchanged and under their own names,
     so that a box with the same key can follow without an exchange. Checked in every epoch.
 

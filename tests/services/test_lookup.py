@@ -355,10 +355,52 @@ def test_it_runs_with_dead_letters_and_what_is_behind(web: Service) -> None:
     assert {row["path"] for row in world.output("dead").to_pylist()} == {path for path in paths if path.startswith("down")}
 
 
-def test_a_restart_would_ask_again() -> None:
+class Dice(ef.Processor):
+    output = "id bigint, thrown bigint"
+    deterministic = False
+
+    def process(self, key: Any, rows: Any, state: Any) -> Any:
+        yield key[0], 4
+
+
+def test_who_would_be_asked_again() -> None:
     made = stream().lookup(known, "name string, n int", on="id")
-    check_runs_once(made.flow.network, None)
-    with pytest.raises(QueryError, match="a restart at its location would ask again"):
-        check_runs_once(made.flow.network, "/tmp/location")
+    check_runs_once(made.flow.network, 3, None)
+    with pytest.raises(QueryError, match="'lookup': a restart at its location would ask again"):
+        check_runs_once(made.flow.network, 1, "/tmp/location")
+    with pytest.raises(QueryError, match="'lookup': each region of the group would ask by itself"):
+        check_runs_once(made.flow.network, 1, None, regions=True)
     stays = stream().lookup(known, "name string, n int", on="id", deterministic=True)
-    check_runs_once(stays.flow.network, "/tmp/location")
+    check_runs_once(stays.flow.network, 3, "/tmp/location")
+    check_runs_once(stream().flat_map(len, "n bigint").flow.network, 3, "/tmp/location")
+    thrown = stream().key_by("id").process(Dice())
+    check_runs_once(thrown.flow.network, 1, None)
+    with pytest.raises(QueryError, match=r"'Dice': its state follows from what it was told, .*ask before it, in \.lookup"):
+        check_runs_once(thrown.flow.network, 2, None)
+
+
+def test_where_nobody_leads_nobody_asks() -> None:
+    """A lookup is refused where sources are cut by content."""
+    flow = ef.Dataflow("orders")
+    source = ef.sources.generator(rows=10, rate=10).begun(1_000_000)
+    made = flow.source(source, cut="content", width_ms=5.0).lookup(known, "name string, n int", on="key")
+    made.to(ef.sinks.discard())
+    with pytest.raises(QueryError, match="where sources are cut by content nobody leads"):
+        layout(flow.network, sites=2)
+
+
+def test_functions_that_return_something_else_each_time_are_called_once() -> None:
+    """A flat_map that says so runs with replicas, and all have what the leader's call gave."""
+    calls = []
+
+    def stamped(batch: pa.RecordBatch) -> Any:
+        calls.append(batch.num_rows)
+        return {"id": batch["id"], "call": [len(calls)] * batch.num_rows}, range(batch.num_rows)
+
+    flow = ef.Dataflow("orders")
+    rows = pa.table({"id": list(range(100))})
+    made = flow.source(ef.sources.memory(rows)).flat_map(stamped, "id bigint, call bigint", deterministic=False)
+    made.to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(flow.network, sites=3, partitions=4), sites=3, replicas=3)
+    world.run_until_quiet()
+    assert sorted(world.output("out").column("id").to_pylist()) == list(range(100)) and sum(calls) == 100

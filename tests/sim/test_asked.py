@@ -14,6 +14,9 @@ from evenflow.query.planner import layout
 from evenflow.swarm.asked_cases import asked
 from evenflow.swarm.checkers import Checkers
 from evenflow.world.sim.world import SimWorld
+from tests.sim.test_amnesia import ROWS as FORGOTTEN
+from tests.sim.test_amnesia import each_row, happened, rows, whole
+from tests.sim.test_amnesia import world as forgetting
 from tests.sim.test_moving import hosts, moved, moves, other
 from tests.sim.test_scenarios import Stage
 
@@ -104,3 +107,20 @@ def test_a_service_that_fails_the_run_says_so() -> None:
     with pytest.raises(BoxFailed, match="has no answer for 1") as found:
         world.run_until_quiet()
     assert "no such thing" in found.value.user_traceback
+
+
+@pytest.mark.parametrize("victim", range(4))
+def test_with_amnesia_what_was_answered_is_lost_and_nothing_comes_twice(victim: int) -> None:
+    """Goal: the run goes on, each row at most once. Method: a site dies that asks, reads, or both."""
+    numbers = iter(range(1_000_000))
+
+    def with_answers(stream: Any) -> Any:
+        found = stream.lookup(lambda key: next(numbers), "number bigint", on="key", concurrency=1)
+        return found.where("number >= 0").select("key", "value", "ts")
+
+    run = forgetting(with_answers)
+    run.run_for(0.06)
+    run.kill(victim)
+    run.run_until_quiet()
+    assert run.error is None and happened(run, "begun_anew")
+    assert not rows(run) - whole(each_row) and sum(rows(run).values()) > FORGOTTEN * 0.5

@@ -68,11 +68,6 @@ def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool
     for segment in layout.segments:
         if of_segment(modes, segment.id) is not Mode.AMNESIA:
             continue
-        if segment.effects is not None:
-            raise AvailabilityError(
-                f"box {segment.steps[0].box!r} asks what may be answered otherwise next time, and what it has been told is kept by its "
-                "replicas: amnesia is not there for it. Use availability 'pairs' there"
-            )
         source = layout.sources.get(segment.source or "")
         if getattr(source, "pushed", False):
             raise AvailabilityError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenflow.errors import QueryError
-from evenflow.query.kinds import read
+from evenflow.query.kinds import KINDS, read
 from evenflow.query.network import Box, Network
 
 
@@ -12,13 +12,19 @@ def arbitrary(network: Network) -> tuple[Box, ...]:
     return tuple(box for box in network if not read(box.kind, box.params).repeats)
 
 
-def check_runs_once(network: Network, location: str | None, *, regions: bool = False) -> None:
-    """Raise QueryError for a box that cannot answer twice where a restart would have it do so, or each of several regions."""
+def check_runs_once(network: Network, replicas: int, location: str | None, *, regions: bool = False) -> None:
+    """Raise QueryError for a box that would have to answer twice: at each of several regions, after a restart, or, where it has state that
+    follows from its answers, at each replica."""
     for box in arbitrary(network):
         if regions:
             why = "each region of the group would ask by itself, and may get another answer; run it without a group"
         elif location is not None:
             why = "a restart at its location would ask again, and may get another answer; run it without a checkpoint location"
+        elif replicas > 1 and KINDS[box.kind].stateful:
+            why = (
+                f"its state follows from what it was told, and each of the {replicas} replicas would ask by itself; start it with "
+                "replicas=1, or ask before it, in .lookup(...) or .flat_map(..., deterministic=False)"
+            )
         else:
             continue
         raise QueryError(f"box {box.name!r}: {why}, or say deterministic=True if an answer never changes")

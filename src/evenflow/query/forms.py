@@ -156,6 +156,7 @@ FORMS: Final[Mapping[str, Form]] = {
             "flat_map", "Flat map", "code", "flat_map", "What a Python function makes of batches of rows.",
             F("function", "code", "Takes a batch and returns one."),
             F("output", "ddl", "The columns that it returns, such as app string, dur double."),
+            F("deterministic", "flag", "It returns the same for the same rows.", default=True, more=True),
         ),
         _form(
             "lookup", "Look up", "code", "lookup", "What a service answers about each row, as more columns.",

@@ -80,13 +80,18 @@ class ShapedStream(HandledStream):
             names_of("unpivot", argument, (given,))
         return self._then("unpivot", {"ids": kept, "values": made, "variable": variable, "value": value}, name)
 
-    def flat_map(self, function: Callable[[pa.RecordBatch], Any], output: str, *, name: str | None = None) -> Self:
+    def flat_map(
+        self, function: Callable[[pa.RecordBatch], Any], output: str, *, deterministic: bool = True, name: str | None = None
+    ) -> Self:  # fmt: skip
         """Any number of rows for each row: what `function(batch)` returns, (rows, index).
 
         rows: a batch, a frame, a dict of columns or tuples, of the DDL `output`, such as "word string, n bigint". index: for each of
         them the number of the row in the batch that it was made of. How rows are cut into batches may not matter to the function.
+        deterministic: False for a function that may return something else for the same rows, since it looks at a clock, draws a number or
+        asks somebody: then it is called for all replicas once, and all go by what it has returned.
         """
-        return self._then("flat_map", {"function": function, "output": output}, name)
+        said = {} if deterministic is True else {"deterministic": deterministic}
+        return self._then("flat_map", {"function": function, "output": output, **said}, name)
 
     def lookup(
         self, function: Callable[..., Any], output: Any, on: str | Sequence[str], *, concurrency: int = 16,

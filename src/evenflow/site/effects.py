@@ -317,8 +317,7 @@ class Effects(Fittings):
             self.leading.answer(cohort.segment.id, event.outcome)
             cohort.hosted.busy = False
             return
-        if cohort.segment.kind == "ingress":
-            self._may_close = True  # None does while its partitions are at work.
+        self._may_close |= cohort.segment.kind == "ingress"  # None does while its partitions are at work.
         if cohort.turns is None or cohort.turns.rotation is None:
             self._finish_epoch(cohort, event.outcome)
         else:
@@ -472,7 +471,7 @@ class Effects(Fittings):
         """Keep an epoch's frames (A1), and hand them to those who have asked for them, here or at a peer."""
         tick = outcome.tick
         plan = self.view.plan_at(tick.epoch).number
-        if cohort.logs and self.view.plan.mode(cohort.segment.id) is Mode.AMNESIA:
+        if cohort.segment.kind == "ingress" and self.view.plan.mode(cohort.segment.id) is Mode.AMNESIA:
             self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed(set(cohort.segment.outputs)))
         for output, stream in enumerate(cohort.segment.outputs):
             kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output), tick.kept, tick.newest)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.query.faults import about
-from evenflow.query.kinds.judging import naming
+from evenflow.query.kinds.judging import check_flag, naming
 from evenflow.query.kinds.kind import USERS, Origins, Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import (
     shown,
@@ -21,7 +21,7 @@ from evenflow.stream.schema import parse_ddl
 
 @dataclass(frozen=True, slots=True)
 class FlatMap(RowKind):
-    """function: of a batch, returns one. output: its columns, as DDL."""
+    """function: of a batch, returns one. output: its columns, as DDL. deterministic: it returns the same for the same rows."""
 
     name: ClassVar = "flat_map"
     guarded: ClassVar = True
@@ -29,6 +29,11 @@ class FlatMap(RowKind):
 
     function: Any
     output: str
+    deterministic: bool = True
+
+    @property
+    def repeats(self) -> bool:
+        return self.deterministic
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, output = inputs[0], self.output
@@ -44,6 +49,7 @@ class FlatMap(RowKind):
                 raise QueryError(f"box {box!r} does not say what it puts out; add output='app string, dur double'")
             with naming(box):
                 schema = parse_ddl(output)
+        check_flag(box, "deterministic", self.deterministic)
         time = given.event_time
         keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
         return Outcome((schema,), time if keeps else None, given.watermark_delay_us if keeps else None)
@@ -58,4 +64,4 @@ class FlatMap(RowKind):
         return ()
 
     def text(self) -> list[str]:
-        return [shown(self.function)]
+        return [shown(self.function), *([] if self.deterministic else ["called once for all replicas"])]

@@ -31,6 +31,12 @@ def known(name: str, column: str, schema: pa.Schema) -> pa.Field:
     return schema.field(column)
 
 
+def check_flag(name: str, parameter: str, given: Any) -> None:
+    """Raise QueryError unless it is true or false."""
+    if not isinstance(given, bool):
+        raise QueryError(f"box {name!r}: {parameter} is true or false, not {given!r:.60}").about(parameter)
+
+
 def expression_field(name: str, column: str, made: Any, schema: pa.Schema) -> pa.Field:
     """Name and type of the column that an expression, or a function of batches, gives on rows of `schema`."""
     if isinstance(made, str):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.duration import duration_text
 from evenflow.query.faults import about
-from evenflow.query.kinds.judging import check_distinct, check_printable, known, naming
+from evenflow.query.kinds.judging import check_distinct, check_flag, check_printable, known, naming
 from evenflow.query.kinds.kind import USERS, Origins, Outcome, RowKind, StreamType
 from evenflow.query.kinds.wording import shown
 from evenflow.stream.schema import parse_ddl
@@ -101,9 +101,8 @@ class Lookup(RowKind):
                 said = name.removesuffix("_us")
                 wanted = f"a whole number from {least} to {most:,}" if most is not None else "a time that is more than nothing"
                 raise QueryError(f"box {box!r}: {said} is {wanted}, not {given!r:.60}").about(name)
-        for name in ("nulls", "deterministic"):
-            if not isinstance(getattr(self, name), bool):
-                raise QueryError(f"box {box!r}: {name} is true or false, not {getattr(self, name)!r:.60}").about(name)
+        check_flag(box, "nulls", self.nulls)
+        check_flag(box, "deterministic", self.deterministic)
 
     def step(self, schema: pa.Schema) -> tuple[Mapping[str, Any], bool]:
         given = {name: getattr(self, name) for name in ("function", "output", "concurrency", "timeout_us", "retries", "backoff_us")}

@@ -30,6 +30,10 @@ class Process(KeyedKind):
     processor: Any
     verify: Any
 
+    @property
+    def repeats(self) -> bool:
+        return bool(getattr(self.processor, "deterministic", True))
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given = inputs[0]
         with about("keys"):

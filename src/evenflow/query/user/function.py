@@ -83,7 +83,7 @@ def as_function(name: str, given: Any) -> UserFunction | Aggregator:
         if not getattr(given, "deterministic", True):
             raise QueryError(
                 f"the function {name!r} is not deterministic, and a row that is replayed must give the same result; "
-                "take what it adds from a column of the source"
+                "take what it adds from a column of the source, or call it in .flat_map(..., deterministic=False) or .lookup(...)"
             )
         return of_spark(name, given.func, given.returnType, given.evalType)
     hint = f"decorate it with its result's type, @ef.udf('bigint'), or give ef.udf({name}, 'bigint')"

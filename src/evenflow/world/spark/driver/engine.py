@@ -171,7 +171,7 @@ class Engine(EngineDisplay, ProfiledSites):
         if replicas > self.replicas:
             raise ClusterError(f"replicas={replicas} is more than the engine's {self.replicas}: make it with Engine(replicas={replicas})")
         url = self._location_of(flow, checkpoint_location)
-        check_runs_once(flow.network, url, regions=group is not None)
+        check_runs_once(flow.network, replicas, url, regions=group is not None)
         tables = refreshed_tables(flow.network)
         if group is not None:
             options = self.options
