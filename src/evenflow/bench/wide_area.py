@@ -7,6 +7,7 @@ dataflow must put out.
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -25,6 +26,7 @@ from evenflow.bench.region import SINK, Region, Row, compared, expected, gap_ms
 from evenflow.bench.standalone import Standalone
 from evenflow.errors import ClusterError
 from evenflow.sinks.stream import SECRET_VARIABLE
+from evenflow.world.spark.regions.subscriber import Subscriber, subscribe
 
 DELAYS_MS: Final = (10.0, 40.0, 90.0)
 """One way."""
@@ -64,7 +66,7 @@ class Taken:
     late_s: list[float] = field(default_factory=list)
     last: int = 0
 
-    def take(self, subscriber: Any, until_s: float) -> None:
+    def take(self, subscriber: Subscriber, until_s: float) -> None:
         while (left_s := until_s - time.monotonic()) > 0:
             found = subscriber.take(min(TAKE_S, left_s))
             if found is not None:
@@ -150,8 +152,6 @@ def run(*, setting: Setting, quick: bool, say: Say) -> dict[str, Any]:
 def measured(
     setting: Setting, quick: bool, say: Say, drivers: Sequence[Driver], ways: Sequence[DelayingProxy], group: str, begin_s: float
 ) -> dict[str, Any]:
-    from evenflow.world.spark.regions.subscriber import subscribe
-
     urls = [f"{way.address[0]}:{way.address[1]}?listens={way.target[1]}" for way in ways]
     taken = Taken(begin_s, setting.width_ms / 1000)
     with subscribe(urls, group, SINK, after=0, patience_s=COMES_S) as subscriber:
@@ -216,7 +216,5 @@ def leading(brought: Sequence[int], besides: int | None = None) -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    import socket
-
     with ExitStack() as stack:
         return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]

@@ -403,8 +403,7 @@ def overload(context: typer.Context, quick: Quick = False, out: Out = None, json
     """
     from evenflow.bench.overload import QUICK, Setting, run
 
-    output: Output = context.obj
-    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
+    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=context.obj.say), context, out, context.obj)
 
 
 @bench.command()
@@ -415,8 +414,7 @@ def scaling(context: typer.Context, quick: Quick = False, out: Out = None, json:
     """
     from evenflow.bench.scaling import QUICK, Setting, run
 
-    output: Output = context.obj
-    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
+    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=context.obj.say), context, out, context.obj)
 
 
 @bench.command("wide-area")
@@ -427,8 +425,7 @@ def wide_area(context: typer.Context, quick: Quick = False, out: Out = None, jso
     """
     from evenflow.bench.wide_area import QUICK, Setting, run
 
-    output: Output = context.obj
-    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=output.say), context, out, output)
+    return _finish(run(setting=QUICK if quick else Setting(), quick=quick, say=context.obj.say), context, out, context.obj)
 
 
 @bench.command()
