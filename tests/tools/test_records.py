@@ -34,6 +34,14 @@ def test_every_recorded_file_is_made_by_one_command() -> None:
     assert there - set(made) - {"records.json"} == set()
 
 
+def test_every_bench_has_a_record() -> None:
+    from evenflow.cli.bench import bench
+
+    commands = {command.name or command.callback.__name__ for command in bench.registered_commands if command.callback is not None}
+    recorded = {record.command[3] for record in RECORDS if record.command[1:3] == ("evenflow", "bench")}
+    assert recorded == commands
+
+
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.name)
 def test_the_command_of_a_record_exists(record: object) -> None:
     command: tuple[str, ...] = record.command  # type: ignore[attr-defined]

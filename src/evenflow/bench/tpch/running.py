@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from evenflow import sinks
 from evenflow.bench.corpus.running import SETTINGS
+from evenflow.bench.measuring import machine
 from evenflow.bench.tpch.changes import Tenth, generated, tenths
 from evenflow.bench.tpch.queries import QUERIES, tables_of
 from evenflow.errors import EvenflowError, QueryError
@@ -174,4 +175,5 @@ def report(outcomes: Sequence[Outcome], scale: float) -> dict[str, Any]:
             }
             for each in outcomes
         ],
+        "machine": machine(),
     }
