@@ -164,7 +164,8 @@ def draw(seed: int) -> Drawn:
     ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
     if ending == "last_epoch":
         sites, partitions = 6, 1  # Some sites have a source and nothing that reads one.
-    cut = by_content(case.flow.network, Random(f"widths of seed {seed}")) if is_cut(seed) and name not in ("kept", "shed", "asked") else None
+    cuts = is_cut(seed) and name not in ("kept", "shed", "asked")
+    cut = by_content(case.flow.network, Random(f"widths of seed {seed}")) if cuts else None
     if cut is not None:  # Sources that are held hold plans back, too, and the last rows are taken in when the source has ended.
         held, ending = False, draw_ending(Random(f"ending of seed {seed}"), held=False, doomed=doomed)
     planned = layout(cut or case.flow.network, sites=sites, partitions=partitions, max_partitions=min(partitions * most, PARTITIONS))
