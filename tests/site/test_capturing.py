@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from evenflow.availability.entries import Piece
+from evenflow.site.bases import CheckpointCompleted
 from evenflow.site.capturing import object_name, write
-from evenflow.site.events import Checkpoint, CheckpointCompleted, SinkCommitted, StoreState, WriteFailed, Written
+from evenflow.site.events import Checkpoint, SinkCommitted, StoreState, WriteFailed, Written
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable
 from evenflow.site.restoring import _expected, states_in
 from evenflow.site.turns import Group, Turns
@@ -98,7 +99,7 @@ def whole(cluster: Cluster, shelf: Shelf, number: int) -> tuple[CheckpointStored
     cluster.give(0, Checkpoint(number, epoch, f"c/{number}", WANTED))
     carry_out(cluster, shelf)
     stored = cluster.told(CheckpointStored)[-1]
-    cluster.give(0, CheckpointCompleted(number))
+    cluster.give(0, CheckpointCompleted(number, 0))
     states = states_in(stored.pieces[TOTALS], epoch, ALL, {}, shelf.objects.__getitem__)
     return stored, {partition: state for partition, _, state in states}
 

@@ -17,12 +17,18 @@ def modes_of(
     """By segment. availability: of all whose boxes do not say. sites: how many host from the start, if that is known. replicas: of what
     is replicated. located: the run has a checkpoint location.
 
-    Raises AvailabilityError for a mode that there is not, that is not built, that some box cannot have, or for which there are too few
-    sites; and where an output is to have more than boxes, modes and sink can give.
+    What comes in has followers where the rest is passive (M2). Raises AvailabilityError for a mode that there is not, that is not built,
+    that some box cannot have, or for which there are too few sites or no location; and where an output is to have more than boxes, modes
+    and sink can give.
     """
     where = f"dataflow {layout.name!r}"
     otherwise = check_built(mode_named(availability, where), where)
     chosen = [check_built(layout.modes.get(s.id, otherwise), f"{where}, segment {s.name!r}") for s in layout.segments]
+    chosen = [Mode.PAIRS if s.kind == "ingress" and mode is Mode.PASSIVE else mode for s, mode in zip(layout.segments, chosen, strict=True)]
+    if Mode.PASSIVE in chosen and not located:
+        raise AvailabilityError(
+            f"{where}: availability 'passive' keeps states at the checkpoint location, and there is none: begin the run with one"
+        )
     return checked(layout, shortened(chosen), sites, replicas, located=located)
 
 

@@ -51,7 +51,7 @@ MODES: Final[Mapping[Mode, Row]] = {
     Mode.AMNESIA: Row(False, False, "void", "one replica works, and what is lost with it is counted"),
 }
 
-BUILT: Final = (Mode.PAIRS, Mode.AMNESIA)
+BUILT: Final = (Mode.PAIRS, Mode.PASSIVE, Mode.AMNESIA)
 """What can run. A mode that is not among them is refused by its name (`check_built`)."""
 
 Modes = tuple[Mode, ...]

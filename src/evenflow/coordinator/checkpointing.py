@@ -73,6 +73,16 @@ class Checkpointing:
         self._first = 1 if journal is None else journal.durable + 1
         self._writers: dict[tuple[int, int], SiteId] = {}
 
+    @property
+    def journalled(self) -> bool:
+        """There can be checkpoints."""
+        return self._journal is not None
+
+    @property
+    def settled(self) -> bool:
+        """None is in the journal's hands, which may be whole at any moment."""
+        return self.open is None or not self.open.asked
+
     def start(self) -> list[CoordinatorAction]:
         """The run has begun: the first one is due after a while."""
         return [] if self.every_ms is None else [Wake(self.every_ms, RunPause.CHECKPOINT)]

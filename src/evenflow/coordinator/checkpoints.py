@@ -7,7 +7,7 @@ from evenflow.coordinator.checkpointing import BUSY_MS, PATIENCE_MS
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import CheckpointRequested, Denied, RunPause, SiteSaid, Tell, Waited
 from evenflow.errors import CheckpointCorrupt
-from evenflow.site.events import CheckpointCompleted
+from evenflow.site.bases import CheckpointCompleted
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable, StateUnreadable
 
 
@@ -66,7 +66,8 @@ def note_completed(run: RunEffects, made: Completed) -> None:
     for action in run.checkpointing.completed(made):
         run.act(action)
     for site in run.sites:
-        run.act(Tell(site, CheckpointCompleted(made.number)))
+        run.act(Tell(site, CheckpointCompleted(made.number, made.epoch)))
+    run.recover()  # What was lost while it was in the journal's hands begins again from it.
 
 
 def order_later(run: RunEffects, event: SiteSaid) -> None:

@@ -12,7 +12,10 @@ def note_live(machine: RunEffects, event: SiteSaid) -> None:
     assert isinstance(event.fact, CopyLive)
     number, joining = event.fact.number, machine.membership.joining
     copy = next(copy for copy in joining if copy.number == number)
-    machine.recovery.retries.succeeded(copy.source, copy.target)
+    if copy.revives:
+        machine.reviving.failed = 0
+    else:
+        machine.recovery.retries.succeeded(copy.source, copy.target)
     machine.change_membership(joining=tuple(c for c in joining if c.number != number))
     if copy.moves:
         machine.moving.begun[number].bytes = event.fact.bytes
@@ -45,6 +48,11 @@ def drop_copy(machine: RunEffects, event: SiteSaid) -> None:
     copy = next(copy for copy in before.joining if copy.number == number)
     joining = tuple(other for other in before.joining if other.number != number)
     machine.change_membership(joining=joining, dropped=(*before.dropped, number))
+    if copy.revives:
+        machine.reviving.failed += 1
+        machine.happened(Kind.COPY_DROPPED, event.site, f"site {event.site} cannot begin again from the end of epoch {copy.base}: {why}")
+        machine.go_on()
+        return
     if copy.moves:
         machine.give_up_move(copy, why)
     else:

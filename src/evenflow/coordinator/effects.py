@@ -48,6 +48,7 @@ from evenflow.coordinator.recovery import PATIENCE_MS, SETTLE_MS, Recovery
 from evenflow.coordinator.repartitioning import Repartitioning
 from evenflow.coordinator.replacing import Replacing
 from evenflow.coordinator.retries import PAUSE_MS
+from evenflow.coordinator.reviving import Reviving
 from evenflow.coordinator.rounds import NOTHING, Rounds
 from evenflow.errors import EvenflowError
 from evenflow.exchange.rules import Story
@@ -108,6 +109,7 @@ class RunEffects:
         self.arrivals = Arrivals(self.view)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
         self.checkpointing = Checkpointing(layout, self.view, journal, checkpoint_ms)
+        self.reviving = Reviving(layout, self.view, self.recovery, self.checkpointing, beginning)
         self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
         self.ready: set[SiteId] = set()
         self._finished: set[SiteId] = set()
@@ -211,6 +213,9 @@ class RunEffects:
         """C6: copy what has too few replicas, a bounded number of pieces at a time."""
         if not self.running or self.under_way():
             return
+        if self.view.lacks() and not self.recovery.can_void():
+            self._revive()
+            return
         if (anew := self.recovery.anew()) is not None:
             self._propose_beyond(anew.placement, anew.copies)
             return
@@ -228,6 +233,18 @@ class RunEffects:
             self.happened(Kind.REDUNDANCY, NOBODY, f"every partition has {self.redundancy()} live replicas again")
         if not self.recovery.waiting:
             self._move()
+
+    def _revive(self) -> None:
+        """B1: what nobody has any more begins again from its base, at once."""
+        if not self.checkpointing.settled:
+            return  # It is looked again when the journal has it: frames before it may be gone by then.
+        if self.reviving.can():
+            step = self.reviving.step()
+            self._propose_beyond(step.placement, step.copies)
+        else:
+            assert self.reviving.last is not None, "nothing is lost without a death"
+            event, why = self.reviving.last
+            self.end(self.deaths.lost(event, why, self.recovery.lost(), max(map(len, self.plan.placement[0])), self.seen))
 
     def _move(self) -> None:
         """Begin what is wanted. Lost replicas come first."""

@@ -12,9 +12,9 @@ from evenflow.availability.mode import Modes
 from evenflow.errors import EvenflowError
 from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
+from evenflow.site.bases import CheckpointCompleted, Revive
 from evenflow.site.events import (
     Checkpoint,
-    CheckpointCompleted,
     DrainRequested,
     Durable,
     MembershipChanged,
@@ -299,7 +299,16 @@ CoordinatorEvent = (
 # ---------------------------------------------------------------- actions
 
 Message = (
-    Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested | Durable | Checkpoint | CheckpointCompleted
+    Started
+    | MembershipChanged
+    | PlanProposed
+    | PlanCommitted
+    | PlanAborted
+    | DrainRequested
+    | Durable
+    | Checkpoint
+    | CheckpointCompleted
+    | Revive
 )
 
 

@@ -35,6 +35,7 @@ def welcome(run: RunEffects, event: SiteReady) -> None:
     run.recovery.hosts[event.site] = event.host
     run.ready.add(event.site)
     run.act(Tell(event.site, PlanCommitted(run.plan)))
+    run.reviving.note_newcomer(event.site)
     run.change_membership(sites=tuple(sorted((*run.sites, event.site))))
     run.act(Tell(event.site, Started(run.rounds.relief_us)))
     run.tell_durable((event.site,))
@@ -84,7 +85,8 @@ def lose_site(run: RunEffects, event: SiteLost) -> None:
         after = replace(after, joining=(), dropped=(*dropped, *(copy.number for copy in joining)))
         run.view.change(after)
         lost = run.recovery.lost()
-    if lost and not run.recovery.can_void():
+    run.reviving.last = event, why
+    if lost and not run.recovery.can_void() and not run.reviving.can():
         run.end(run.deaths.lost(event, why, lost, max(map(len, run.plan.placement[0])), run.seen))
         return
     if run.checkpointing.waits_for(event.site):
@@ -92,6 +94,9 @@ def lose_site(run: RunEffects, event: SiteLost) -> None:
     run.announce(replace(after, leaders=run.leaders.successors(after)))
     if not event.planned and not lost:
         run.happened(Kind.TAKE_OVER, event.site, f"the replicas of site {event.site}'s partitions go on without it")
+    for name, partitions in lost.items() if run.reviving.can() else ():
+        text = f"{len(partitions)} partitions of {name} begin again from the end of epoch {run.reviving.base}"
+        run.happened(Kind.TAKE_OVER, event.site, text)
     run.ready.discard(event.site)
     run.end_if_finished()
     if run.settle_ms and not run.over:

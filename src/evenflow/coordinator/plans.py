@@ -39,6 +39,7 @@ def note_promise(run: RunEffects, event: SiteSaid) -> None:
         run.change_membership(joining=plan.copies, dropped=dropped, retired=retired, leaders=leaders)
     run.view.adopt(plan, plan.effective - 1)
     run.tell_all(PlanCommitted(plan))
+    run.reviving.note_plan(before, plan)
     if run.journal is not None:
         run.journal.note_plan(plan)
         run.append_next()
@@ -56,6 +57,9 @@ def note_promise(run: RunEffects, event: SiteSaid) -> None:
             run.happened(Kind.MOVE_BEGUN, copy.target, text, run.moving.described(copy))
         else:
             text = f"{count} partitions of {name} are copied from site {copy.source} to site {copy.target}"
+            if copy.revives:
+                run.act(Tell(copy.target, run.reviving.order(copy)))
+                text = f"{count} partitions of {name} begin again at site {copy.target} from the end of epoch {copy.base}"
             run.happened(Kind.COPY_BEGUN, copy.target, text)
     run.go_on()
 

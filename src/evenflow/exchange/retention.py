@@ -112,15 +112,18 @@ class Retention:
     """Frames of one stream that one cohort of producer partitions made.
 
     acked: per consumer site that must have them, the last epoch that it holds. produced: last epoch. frame_bytes: memory held.
+    stable: the last epoch that is never asked for again, where consumers that are lost begin again from a base (B2); None: where what all
+    live ones hold is asked for by nobody.
     _lacking: how many consumers do not hold the first epoch that is kept, so that only the last of them makes it be let go.
     """
 
-    __slots__ = ("_kept", "_lacking", "acked", "frame_bytes", "produced", "stream")
+    __slots__ = ("_kept", "_lacking", "acked", "frame_bytes", "produced", "stable", "stream")
 
     def __init__(self, stream: int, consumers: Iterable[SiteId], produced: int = 0) -> None:
         self.stream, self.produced = stream, produced
         self.frame_bytes = 0
         self.acked = dict.fromkeys(consumers, produced)
+        self.stable: int | None = None
         self._kept: deque[Kept] = deque()
         self._lacking = 0
 
@@ -128,7 +131,7 @@ class Retention:
         """Keep an epoch that is about to be sent."""
         assert kept.epoch > self.produced, f"epoch {kept.epoch} of stream {self.stream} was made after {self.produced}"
         self.produced = kept.epoch
-        if self.acked:
+        if self.acked or self.stable is not None:
             self._kept.append(kept)
             self.frame_bytes += sum([pieces.bytes for pieces in kept.pieces])
             if len(self._kept) == 1:
@@ -159,9 +162,19 @@ class Retention:
         """Last epoch that every consumer holds."""
         return min(self.acked.values(), default=self.produced)
 
+    def hold(self, stable: int | None) -> None:
+        """From now on what follows this epoch is kept whoever holds it (B2); None: no longer."""
+        if stable != self.stable:
+            self.stable = stable
+            self.evict()
+
+    def released(self) -> int:
+        """Last epoch that nobody asks for any more: every consumer holds it, and it is stable where that matters."""
+        return self.settled() if self.stable is None else min(self.settled(), self.stable)
+
     def evict(self) -> None:
-        """Let go of what every live consumer replica holds, and of nothing else (A1)."""
-        settled, kept = self.settled(), self._kept
+        """Let go of what every live consumer replica holds and is stable, and of nothing else (A1, B2)."""
+        settled, kept = self.released(), self._kept
         while kept and kept[0].epoch <= settled:
             self.frame_bytes -= sum([pieces.bytes for pieces in kept.popleft().pieces])
         self._count()
@@ -177,7 +190,7 @@ class Retention:
     def merge(self, other: Retention) -> None:
         """Take over what another cohort, which has produced as much, keeps: its partitions are with this one's from now on."""
         mine = {kept.epoch: kept for kept in self._kept}
-        settled = self.settled()
+        settled = self.released()
         for theirs in other._kept:
             if theirs.epoch > settled:
                 kept = mine[theirs.epoch]

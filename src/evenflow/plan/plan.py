@@ -34,7 +34,8 @@ class Copy:
     partitions: of `segment`, ascending. source: site that has them, target: site that gets them, as of the end of the epoch before the
     effective one of the plan that begins the copy. replaces: site whose replica goes when the copy is live, if this is a move; until then
     the target has a rank of its own, the last. -1: the copy makes up for a lost replica, in its rank. source -1: nobody has the state, and
-    the partitions begin anew with nothing (B1, void). begins: of ingress partitions that do, where their sources go on.
+    the partitions begin again from a base, or anew with nothing (B1, void). begins: of ingress partitions that do, where their sources go
+    on. base: the epoch at whose end the state is that the target gets from the store; -1: none.
     """
 
     number: CopyNumber
@@ -44,11 +45,17 @@ class Copy:
     target: SiteId
     replaces: SiteId = NO_SITE
     begins: tuple[Begins, ...] = ()
+    base: int = -1
+
+    @property
+    def revives(self) -> bool:
+        """Its partitions begin again from what the store has of them."""
+        return self.base >= 0
 
     @property
     def void(self) -> bool:
         """Its partitions begin anew: nobody has what they had."""
-        return self.source == NO_SITE
+        return self.source == NO_SITE and self.base < 0
 
     @property
     def moves(self) -> bool:

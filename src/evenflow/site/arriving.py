@@ -137,7 +137,8 @@ class Arriving:
         view = self._view
         for copy in view.copies():
             if copy.target == view.site and self.stage(copy.number) is Stage.TO_COME:
-                cohort = self._housing.move_in(self._layout.segments[copy.segment], copy.partitions, view.plan.effective - 1, copy)
+                through = copy.base if copy.revives else view.plan.effective - 1
+                cohort = self._housing.move_in(self._layout.segments[copy.segment], copy.partitions, through, copy)
                 if copy.void:
                     self._begin_anew(cohort, copy)
                 assert self.stage(copy.number) is not Stage.TO_COME
@@ -271,6 +272,8 @@ class Arriving:
 
     def _is_level(self, cohort: Cohort) -> bool:
         view, start = self._view, self._view.plan.effective - 1
+        if cohort.copy is not None and cohort.copy.revives:
+            start = cohort.copy.base  # What follows it is made again here, for whoever lacks it.
         if cohort.hosted.done + LEVEL_EPOCHS < self._credit.processed:
             return False
         if cohort.segment.sink is not None and self._releasing.through(cohort.segment.id) < start:

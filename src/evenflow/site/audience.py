@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from evenflow.availability.mode import Mode
 from evenflow.exchange.credit import Credit
 from evenflow.plan.layout import Layout
 from evenflow.site.cohort import Cohort
@@ -32,8 +33,9 @@ class Audience:
         self.closes: tuple[SiteId, ...] = ()
         self.only_acks: tuple[SiteId, ...] = ()
 
-    def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, replicated: bool) -> None:
-        """Plan or membership are new. cohorts: those here. consumed: the streams that they consume."""
+    def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, replicated: bool, stable: int) -> None:
+        """Plan or membership are new. cohorts: those here. consumed: the streams that they consume. stable: see `hold`."""
+        self.hold(cohorts, stable)
         self._admit(cohorts)
         self._tell_whom(cohorts, consumed, replicated)
         assert self._view.site not in self.closes and self._view.site not in self.only_acks, "nobody speaks to himself"
@@ -50,6 +52,15 @@ class Audience:
                     if site not in retained.acked:
                         retained.admit(site, view.plan.effective)
                         retained.hear(site, self._received(site, stream))
+
+    def hold(self, cohorts: Sequence[Cohort], stable: int) -> None:
+        """B2: frames for consumers that begin again from a base are kept until it is safe, whoever holds them; and the plans behind it, as
+        long as any segment has a mode of its own. stable: the epoch of the last base."""
+        plan = self._view.plan
+        for cohort in cohorts if plan.modes else ():
+            for stream, retained in cohort.retained.items():
+                passive = plan.mode(self._layout.arcs[stream].consumer) is Mode.PASSIVE
+                retained.hold(stable if passive else None)
 
     def _tell_whom(self, cohorts: Sequence[Cohort], consumed: Sequence[int], replicated: bool) -> None:
         view, layout = self._view, self._layout

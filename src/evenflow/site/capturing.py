@@ -19,10 +19,11 @@ from typing import Any, Protocol
 from evenflow.availability.entries import Piece, StoredObject
 from evenflow.errors import DiskError
 from evenflow.operator.operator import Changes
+from evenflow.site.bases import CheckpointCompleted
 from evenflow.site.chains import Chain, Link, due, extended, in_bases, kept_of, newest
 from evenflow.site.cohort import Cohort
 from evenflow.site.departing import Departing
-from evenflow.site.events import Checkpoint, CheckpointCompleted, StateRead, StoreState, WriteFailed, Written
+from evenflow.site.events import Checkpoint, StateRead, StoreState, WriteFailed, Written
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable
 from evenflow.site.ground import Acts
 from evenflow.site.housing import Housing

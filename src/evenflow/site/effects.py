@@ -15,6 +15,7 @@ from evenflow.exchange.section import CLOSES, Mark
 from evenflow.plan.plan import Copy
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
+from evenflow.site.bases import CheckpointCompleted, Revive
 from evenflow.site.capturing import Capturing
 from evenflow.site.cohort import Cohort
 from evenflow.site.content import BrokenPromise, ContentIngress
@@ -22,7 +23,6 @@ from evenflow.site.departing import Departing
 from evenflow.site.events import (
     BatchDone,
     Checkpoint,
-    CheckpointCompleted,
     DrainRequested,
     Durable,
     Event,
@@ -60,7 +60,7 @@ from evenflow.site.log import PartitionLog
 from evenflow.site.losing import Losing
 from evenflow.site.outcome import Outcome
 from evenflow.site.replaying import CannotReplay
-from evenflow.site.restoring import wanted
+from evenflow.site.restoring import reviving, wanted
 from evenflow.site.spilling import Answer
 from evenflow.stream.ids import FIRST_PLAN
 
@@ -112,7 +112,7 @@ class Effects(Fittings):
         self.arriving.begin()
         self.housing.sort()
         self.housing.look_ahead()
-        self.audience.change(self.housing.order, self.housing.consumed, replicated=self.housing.replicated)
+        self.audience.change(self.housing.order, self.housing.consumed, replicated=self.housing.replicated, stable=self.stable)
         self.acknowledging.only_acks = self.audience.only_acks
         promoted = self.leading.change()
         if self.started:
@@ -379,7 +379,7 @@ class Effects(Fittings):
         for segment, names in event.plan.newcomers:
             if names != self.view.plan.came(segment):
                 self.act(Meet(segment, names))
-        self.view.adopt(event.plan, self.finished)
+        self.view.adopt(event.plan, min(self.finished, self.stable) if self.view.plan.modes else self.finished)
         self.ingress.hold_from = None
         voids = [copy for copy in event.plan.copies if copy.void]
         self.ingress.want(event.plan.effective, insist=bool(voids))
@@ -397,8 +397,8 @@ class Effects(Fittings):
         until, number = self.view.plan.effective - 1, self.view.plan.number
         for cohort in self.housing.order:
             for stream in cohort.segment.inputs:
-                if self.layout.arcs[stream].producer == copy.segment and cohort.inboxes[stream].through < until:
-                    first = cohort.inboxes[stream].through + 1
+                first = cohort.inboxes[stream].through + 1
+                if self.layout.arcs[stream].producer == copy.segment and first <= until:
                     self.feeding.void(cohort, stream, copy.partitions, until)
                     self.tell(Voided(number, stream, copy.partitions, first, until))
                     self._may_begin = True
@@ -461,6 +461,11 @@ class Effects(Fittings):
 
     def complete_checkpoint(self, event: CheckpointCompleted) -> None:
         self.capturing.complete(event)
+        self.stable = max(self.stable, event.epoch)
+        self.audience.hold(self.housing.order, self.stable)
+
+    def revive(self, event: Revive) -> None:
+        self.act(reviving(event, self.layout.segments[event.segment]))
 
     def give_up_checkpoint(self, event: WriteFailed) -> None:
         self.capturing.note_failed(event)

@@ -15,6 +15,7 @@ from evenflow.availability.entries import Piece, StoredObject
 from evenflow.exchange.section import Section, Share
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Plan
+from evenflow.site.bases import CheckpointCompleted, Revive
 from evenflow.site.chains import Link
 from evenflow.site.facts import Fact
 from evenflow.site.given import EpochsGiven
@@ -24,7 +25,7 @@ from evenflow.site.outcome import Outcome
 from evenflow.state.snapshot import Snapshot
 from evenflow.state.storing import StateToStore
 from evenflow.state.transfer import Capture
-from evenflow.stream.ids import CopyNumber, PlanNumber, SiteId
+from evenflow.stream.ids import NO_COPY, CopyNumber, PlanNumber, SiteId
 
 
 class Kept(Protocol):
@@ -261,13 +262,6 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckpointCompleted:
-    """The checkpoint is whole, and in the journal (K5)."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
     """What `StoreState` asked for is stored. links: of objects to which others can be added. rows: `objects.Written.held`, by step."""
 
@@ -326,6 +320,7 @@ Event = (
     | StateMemoryChanged
     | Checkpoint
     | CheckpointCompleted
+    | Revive
     | Written
     | WriteFailed
 )
@@ -448,6 +443,7 @@ class RestoreState:
     `StateUnread` (K9). Who reads is not to be far ahead of who takes it in: see `PartTaken`.
 
     epoch: as of the end of which. pieces: that have any of the partitions. objects: of these pieces, each with the box whose state it has.
+    copy: if it is for one, all comes as `StateArrived`, or `TransferFailed`.
     """
 
     segment: int
@@ -456,6 +452,7 @@ class RestoreState:
     partitions: tuple[int, ...]
     pieces: tuple[Piece, ...]
     objects: tuple[tuple[StoredObject, str], ...]
+    copy: CopyNumber = NO_COPY
 
 
 @dataclass(frozen=True, slots=True)

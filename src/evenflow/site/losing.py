@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from evenflow.availability.mode import MODES
 from evenflow.exchange.retention import Asked, Kept
 from evenflow.exchange.section import Resume
 from evenflow.plan.layout import Layout
@@ -45,6 +46,8 @@ class Losing:
         for cohort in cohorts:
             for stream, retained in cohort.retained.items():
                 consumer = self._layout.arcs[stream].consumer
+                if MODES[self._view.plan.mode(consumer)].base != "void":
+                    continue  # It is asked for again.
                 gone = {p for block in self._view.blocks(consumer) if not self._view.live(block) for p in block.partitions}
                 if not gone or dead not in retained.acked:
                     continue

@@ -10,16 +10,20 @@ needs no store. An object that is missing or altered ends the run, and whoever h
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from evenflow.availability.entries import Piece
 from evenflow.errors import CheckpointCorrupt
+from evenflow.plan.layout import Segment
+from evenflow.site.bases import Revive
 from evenflow.site.chains import Link, merged
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import RestoreState, StatePartRead, StateRead, StateUnread
+from evenflow.site.events import RestoreState, StateArrived, StatePartRead, StateRead, StateUnread, TransferFailed
 from evenflow.state.folding import Chain, chains_of, folded
 from evenflow.state.objects import Origin
 from evenflow.state.page_snapshot import State
+from evenflow.state.transfer import pack
+from evenflow.stream.epoch import NO_WATERMARK
 
 
 def wanted(cohorts: Iterable[Cohort], pieces: Sequence[Piece], epoch: int) -> list[RestoreState]:
@@ -33,6 +37,27 @@ def wanted(cohorts: Iterable[Cohort], pieces: Sequence[Piece], epoch: int) -> li
         objects = tuple((stored, steps[stored.step].box) for piece in mine for stored in piece.objects)
         orders.append(RestoreState(cohort.segment.id, cohort.segment.name, epoch, cohort.partitions, tuple(mine), objects))
     return orders
+
+
+def reviving(order: Revive, segment: Segment) -> RestoreState:
+    """What is to be read for a copy that has a base (B1)."""
+    objects = tuple((stored, segment.steps[stored.step].box) for piece in order.pieces for stored in piece.objects)
+    return RestoreState(segment.id, segment.name, order.epoch, order.partitions, order.pieces, objects, order.copy)
+
+
+def read_for_copy(order: RestoreState, get: Callable[[str], bytes]) -> StateArrived | TransferFailed:
+    """Carry out `RestoreState` for a copy, in any thread."""
+    states: dict[tuple[int, int], State] = {}
+    if not order.pieces and order.epoch == 0:
+        return StateArrived(order.copy, pack(FROM_NOTHING, []))
+    found = read(order, get, lambda part: states.update(part.states))
+    if isinstance(found, StateUnread):
+        return TransferFailed(order.copy, found.why)
+    return StateArrived(order.copy, pack(found.facts, [(partition, step, bytes(state)) for (partition, step), state in states.items()]))
+
+
+FROM_NOTHING: Final[Mapping[str, Any]] = {"epoch": 0, "watermark": NO_WATERMARK, "lost": [], "committed": 0, "logs": {}, "digests": []}
+"""What goes along with the state before the first epoch, which is none."""
 
 
 def read(order: RestoreState, get: Callable[[str], bytes], say: Callable[[StatePartRead], None]) -> StateRead | StateUnread:

@@ -7,11 +7,11 @@ from typing import Final
 
 from evenflow.exchange.rules import Rule, RuleTable, always, otherwise
 from evenflow.site import guards
+from evenflow.site.bases import CheckpointCompleted, Revive
 from evenflow.site.effects import Effects
 from evenflow.site.events import (
     BatchDone,
     Checkpoint,
-    CheckpointCompleted,
     DrainRequested,
     Durable,
     Heard,
@@ -105,6 +105,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("K6", Checkpoint, guards.lacks_state, Effects.refuse_checkpoint, "not here, or not one with the others yet")
     yield Rule("K6", Checkpoint, guards.has_failed, Effects.ignore, "the dataflow has failed, or others have taken over")
     yield Rule("K5", CheckpointCompleted, always, Effects.complete_checkpoint, "the next one has what is written from there on")
+    yield Rule("B1", Revive, always, Effects.revive, "the state of a copy that has a base is read beside the loop")
     yield Rule("K4", Written, always, Effects.note_written, "told when all is stored, in the store and by the sinks")
     yield Rule("K6", WriteFailed, always, Effects.give_up_checkpoint, "the run goes on without this checkpoint")
     yield Rule("O1", SinkCommitted, always, Effects.commit_sink, "the sink has stored the epochs")

@@ -107,7 +107,7 @@ class Checkers(Observer):
         assert not newcomers & gone, f"{newcomers & gone} have come back from the dead"
         for copy in membership.joining:
             assert copy.target in membership.sites, f"{copy} is under way to a dead site"
-            assert copy.source in membership.sites, f"{copy} is under way from a dead site"
+            assert copy.revives or copy.source in membership.sites, f"{copy} is under way from a dead site"
         plan = self.world.coordinator.plan
         for move in [copy for copy in plan.copies if copy.number in membership.retired and copy.number not in before.retired]:
             for partition in move.partitions:

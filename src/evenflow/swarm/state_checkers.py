@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tell
 from evenflow.errors import CheckpointCorrupt
-from evenflow.site.events import Checkpoint, CheckpointCompleted, Event
+from evenflow.site.bases import CheckpointCompleted
+from evenflow.site.events import Checkpoint, Event
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.outcome import Outcome
 from evenflow.site.restoring import states_in

@@ -7,9 +7,19 @@ from random import Random
 from typing import Final, Protocol, assert_never
 
 from evenflow.site.capturing import write
-from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateUnread, StoreState, WriteFailed, Written
+from evenflow.site.events import (
+    Event,
+    PartTaken,
+    RestoreState,
+    StatePartRead,
+    StateUnread,
+    StoreState,
+    TransferFailed,
+    WriteFailed,
+    Written,
+)
 from evenflow.site.kept_rows import ReadRows, RowsRead, RowsUnread, StoreRows, read_rows, write_rows
-from evenflow.site.restoring import read
+from evenflow.site.restoring import read, read_for_copy
 from evenflow.stream.ids import SiteId
 from evenflow.world.sim.store import Created, SimStore
 
@@ -126,6 +136,13 @@ class SimStoring:
 
     def _get(self, order: RestoreState, rest: Sequence[str], found: dict[str, bytes | OSError], tries: int) -> None:
         if not rest:
+            if order.copy:
+                arrived = read_for_copy(order, lambda name: _bytes(found[name]))
+                if isinstance(arrived, TransferFailed) and tries > 1:
+                    self.restore(order, tries - 1)
+                else:
+                    self._site.deliver(arrived)
+                return
             parts: list[StatePartRead] = []
             answer = read(order, lambda name: _bytes(found[name]), parts.append)
             if isinstance(answer, StateUnread) and tries > 1:

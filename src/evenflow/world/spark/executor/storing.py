@@ -14,9 +14,9 @@ from typing import Final, assert_never
 
 from evenflow.errors import LocationError
 from evenflow.site.capturing import write
-from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateUnread, StoreState, WriteFailed
+from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateUnread, StoreState, TransferFailed, WriteFailed
 from evenflow.site.kept_rows import ReadRows, RowsUnread, StoreRows, read_rows, write_rows
-from evenflow.site.restoring import read
+from evenflow.site.restoring import read, read_for_copy
 from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
@@ -128,6 +128,8 @@ class Storing(Beside[Order]):
         self._patiently(lambda: self._opened().put(name, data))
 
     def _restore_state(self, action: RestoreState) -> Event:
+        if action.copy:
+            return self._restore_copy(action)
         event: Event = StateUnread(action.segment, "it was not read")
         said = 0
 
@@ -145,6 +147,19 @@ class Storing(Beside[Order]):
                 event = StateUnread(action.segment, f"{type(error).__name__}: {error}")
             if said or not isinstance(event, StateUnread):
                 break  # Else it may have been on its way only: some stores show an object before it is whole.
+        return event
+
+    def _restore_copy(self, action: RestoreState) -> Event:
+        event: Event = TransferFailed(action.copy, "it was not read")
+        for tried in range(TRIES):
+            if tried:
+                self._closed.wait(PAUSE_S * 2**tried)
+            try:
+                event = read_for_copy(action, self._get)
+            except Exception as error:
+                event = TransferFailed(action.copy, f"{type(error).__name__}: {error}")
+            if not isinstance(event, TransferFailed):
+                break
         return event
 
     def _say(self, part: StatePartRead) -> None:

@@ -1,0 +1,106 @@
+"""Reviving: partitions of which no replica lives begin again at other sites, from the last checkpoint (availability.md, B1, M2).
+
+A passive segment's state is safe as of the last checkpoint that is whole, its base; and its producers keep every frame after that (B2). So
+a partition that is lost is a copy without a source: its target reads the base, takes in again what followed, and counts when it is level.
+What it makes again is dropped by address. All that is lost begins at once, on the sites with least to do; those that feed others are level
+first, since the others wait for them.
+
+That cannot be where frames after the base are kept at no site: behind a copy from a live replica, which brings state and no frames
+(decision 14), until the next checkpoint is whole. Nor where key groups have changed hands since, or boxes their version. Then the run ends
+with `PartitionsLost`, as it does without this, and its next generation begins. Decides; the machine proposes the plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from evenflow.availability.mode import Mode
+from evenflow.coordinator.checkpointing import Checkpointing
+from evenflow.coordinator.events import SiteLost
+from evenflow.coordinator.recovery import Recovery, Step
+from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Copy, Plan
+from evenflow.site.bases import Revive
+from evenflow.site.replaying import Beginning
+from evenflow.site.view import View
+from evenflow.stream.ids import NO_SITE, SiteId
+
+TRIES_MAX: Final = 4
+"""So often in a row a base may turn out not to be readable."""
+
+
+class Reviving:
+    """failed: how often in a row a copy from the base was given up. last: the newest loss that is being made good, and what it was.
+
+    _from: the first base that will do: before it frames are gone, or the plan was another one in what matters. _newcomers: by site that
+    came to the run later, since which epoch it knows plans.
+    """
+
+    def __init__(self, layout: Layout, view: View, recovery: Recovery, checkpointing: Checkpointing, beginning: Beginning) -> None:
+        self._layout, self._view, self._recovery, self._checkpointing = layout, view, recovery, checkpointing
+        self._begun = beginning.epoch
+        self._from = view.plan.effective if len(beginning.plans) > 1 else beginning.epoch
+        self._newcomers: dict[SiteId, int] = {}
+        self.failed = 0
+        self.last: tuple[SiteLost, str] | None = None
+
+    # ------------------------------------------------------------ what it has to know
+
+    def note_plan(self, before: Plan, plan: Plan) -> None:
+        """A plan is committed."""
+        if any(not copy.revives for copy in plan.copies) or plan.ranges != before.ranges or plan.version != before.version:
+            self._from = max(self._from, plan.effective)
+
+    def note_newcomer(self, site: SiteId) -> None:
+        """It has been given the newest plan, and knows none before it."""
+        self._newcomers[site] = self._view.plan.effective
+
+    # ------------------------------------------------------------ what can be done
+
+    @property
+    def base(self) -> int:
+        """The epoch from whose end the lost begin again: that of the newest checkpoint, or before the first one."""
+        retained = self._checkpointing.retained
+        return retained[-1].epoch if retained else self._begun
+
+    def can(self) -> bool:
+        """Whether all that is lost can begin again."""
+        lost = self._recovery.lost()
+        if not lost or not self._checkpointing.journalled or self.failed >= TRIES_MAX:
+            return False
+        modes = {segment.name: self._view.plan.mode(segment.id) for segment in self._layout.segments}
+        passive = all(modes[name] is Mode.PASSIVE for name in lost)
+        return passive and self._begun <= self.base and self._from <= self.base and bool(self._able())
+
+    def _able(self) -> list[SiteId]:
+        """Sites that may take something: they know all plans since the base."""
+        sites = [site for site in self._view.membership.sites if site not in self._recovery.leaving]
+        return [site for site in sites if self._newcomers.get(site, 0) <= self.base + 1]
+
+    def step(self) -> Step:
+        """A placement where all that is lost is somewhere else, and the copies for it."""
+        rows = [list(row) for row in self._recovery.cleared()]
+        load, able = self._view.load(), self._able()
+        shares: dict[tuple[int, SiteId], list[int]] = {}
+        given: Counter[SiteId] = Counter()
+        for segment in self._layout.segments:
+            for block in self._view.blocks(segment.id):
+                for partition in block.partitions if not self._view.live(block) else ():
+                    target = min(able, key=lambda site: (load[site] + given[site], site))
+                    given[target] += 1
+                    rows[segment.id][partition] = (target,)
+                    shares.setdefault((segment.id, target), []).append(partition)
+        copies = [
+            Copy(self._recovery.next_number(), segment, tuple(sorted(partitions)), NO_SITE, target, base=self.base)
+            for (segment, target), partitions in sorted(shares.items())
+        ]
+        return Step(tuple(map(tuple, rows)), tuple(copies))
+
+    def order(self, copy: Copy) -> Revive:
+        """What the target of a copy is to read."""
+        retained = self._checkpointing.retained
+        mine = set(copy.partitions)
+        found = retained[-1].pieces if retained and retained[-1].epoch == copy.base else ()
+        pieces = tuple(piece for piece in found if piece.segment == copy.segment and mine.intersection(piece.partitions))
+        return Revive(copy.number, copy.segment, copy.partitions, copy.base, pieces)

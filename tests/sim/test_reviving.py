@@ -1,0 +1,132 @@
+"""Passive standby: one replica runs, and what dies with it begins again elsewhere from the last checkpoint, in the same run (B1, B2)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from evenflow.coordinator.events import Kind
+from evenflow.errors import AvailabilityError, PartitionsLost
+from evenflow.query.planner import layout
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.cases import Case
+from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.draw import EVERY_CASE
+from evenflow.world.sim.cluster import SimCluster
+from evenflow.world.sim.world import SimWorld
+
+PASSIVE = "passive"
+
+
+class Stage:
+    """A dataflow in one generation, with every checker, whose sources hold a third of their rows back until it finishes."""
+
+    def __init__(
+        self, case: str, *, sites: int = 4, rows: int = 400, seed: int = 1, checkpoint_s: float | None = 0.02, **given: Any
+    ) -> None:
+        self.case: Case = EVERY_CASE[case](Random(seed), rows)
+        options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=checkpoint_s)
+        self.planned = layout(self.case.flow.network, sites=sites, partitions=16)
+        given = {"read_rows": 10, "read_every_us": (500, 2_000), "availability": PASSIVE, "replicas": 2, **given}
+        self.cluster = SimCluster(self.planned, seed=seed, prepare=Checkers, sites=sites, options=options, **given)
+        self.world.sources_may_end = False
+        for segment in self.planned.segments:
+            if segment.kind == "ingress":
+                for partition, count in enumerate(self.case.counts[segment.source or ""]):
+                    self.world.quotas[segment.id, partition] = count * 2 // 3
+
+    @property
+    def world(self) -> SimWorld:
+        return self.cluster.world
+
+    def count(self, kind: Kind) -> int:
+        return sum(event.kind is kind for _, event in self.world.happened)
+
+    @property
+    def alone(self) -> dict[int, list[str]]:
+        """By site: segments of which it has partitions that nobody else has."""
+        found: dict[int, list[str]] = {}
+        for segment in self.planned.segments:
+            for block in self.world.coordinator.view.blocks(segment.id):
+                if len(live := self.world.coordinator.view.live(block)) == 1:
+                    found.setdefault(live[0], []).append(segment.name)
+        return found
+
+    def kill_one(self) -> int:
+        victim = max(self.alone, key=lambda site: (len(self.alone[site]), site))
+        self.world.kill(victim)
+        return victim
+
+    @property
+    def whole(self) -> bool:
+        """Every partition lives, and nothing is under way."""
+        run = self.world.coordinator
+        return not run.recovery.lost() and not run.under_way() and not run.recovery.missing
+
+    def finish(self) -> None:
+        self.world.quotas.clear()
+        self.world.sources_may_end = True
+        self.world.run_until_quiet(20.0)
+        assert self.case.judge({sink: self.world.output(sink) for sink in self.world.released}) is None
+        assert len(self.cluster.worlds) == 1, "it was one run all the time"
+
+
+@pytest.mark.parametrize("case", ["running", "windows", "joins", "two_stages", "boxes", "late"])
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_what_only_a_dead_site_had_begins_again_elsewhere(case: str, checkpoints: bool) -> None:
+    """Goal: nothing lost, repeated or different when the one replica of something dies; the run goes on.
+    Method: kill the site that has most alone, behind a checkpoint, or before there is any."""
+    stage = Stage(case, checkpoint_s=0.02 if checkpoints else None)
+    if checkpoints:
+        stage.world.run_until(lambda: stage.count(Kind.CHECKPOINT_COMPLETED) > 0, 10.0, "a checkpoint")
+    stage.world.run_for(0.015)
+    stage.kill_one()
+    stage.world.run_until(lambda: stage.whole and stage.count(Kind.COPY_LIVE) > 0, 10.0, "everything lives again")
+    begun = [event.text for _, event in stage.world.happened if event.kind is Kind.COPY_BEGUN and "begin again" in event.text]
+    assert begun and all(("from the end of epoch 0" in text) != checkpoints for text in begun)
+    stage.finish()
+
+
+def test_frames_are_kept_until_a_checkpoint_has_their_effect() -> None:
+    """B2: received by all is not enough where the consumer is passive."""
+    stage = Stage("running", checkpoint_s=None)
+    stage.world.run_for(0.05)
+    cohorts = [cohort for site in stage.world.sites for cohort in site.part.cohorts.values()]
+    held = [retained for cohort in cohorts for retained in cohort.retained.values() if retained.stable is not None]
+    assert held and all(retained.stable == 0 for retained in held)
+    received = [retained for retained in held if retained.settled() > 5]
+    assert received and all(retained.since(1)[0].epoch == 1 for retained in received)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_second_site_dies_while_the_first_ones_partitions_begin_again(seed: int) -> None:
+    stage = Stage("two_stages", seed=seed, sites=5)
+    stage.world.run_until(lambda: stage.count(Kind.CHECKPOINT_COMPLETED) > 0, 10.0, "a checkpoint")
+    stage.kill_one()
+    stage.world.run_until(lambda: bool(stage.world.coordinator.membership.joining), 10.0, "copies")
+    stage.world.kill(stage.world.coordinator.membership.joining[0].target)
+    if not stage.world.coordinator.over:
+        try:
+            stage.finish()
+        except PartitionsLost:
+            assert stage.count(Kind.COPY_BEGUN), "an ingress lost both of its replicas"
+
+
+def test_two_deaths_with_a_checkpoint_between_them() -> None:
+    stage = Stage("windows", sites=5, rows=900)
+    for _ in range(2):
+        before = stage.count(Kind.CHECKPOINT_COMPLETED)
+        stage.world.run_until(lambda: stage.whole and stage.count(Kind.CHECKPOINT_COMPLETED) > before, 10.0, "a checkpoint")  # noqa: B023
+        stage.kill_one()
+        stage.world.run_until(lambda: stage.whole, 10.0, "everything lives again")
+    stage.finish()
+
+
+def test_passive_wants_a_location_and_two_sites() -> None:
+    planned = layout(EVERY_CASE["running"](Random(1), 10).flow.network, sites=1, partitions=4)
+    with pytest.raises(AvailabilityError, match="location"):
+        SimWorld(planned, sites=2, replicas=2, availability=PASSIVE)
+    with pytest.raises(AvailabilityError, match="two sites"):
+        SimCluster(planned, sites=1, availability=PASSIVE)
