@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from evenflow.coordinator.events import Kind
-from evenflow.errors import AvailabilityError, PartitionsLost
+from evenflow.errors import AvailabilityError, EvenflowError, PartitionsLost
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import Case
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import EVERY_CASE
+from evenflow.swarm.mutations import Mutation, planted
+from evenflow.swarm.passive_mutations import PASSIVE as PLANTED
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
 
@@ -130,3 +132,32 @@ def test_passive_wants_a_location_and_two_sites() -> None:
         SimWorld(planned, sites=2, replicas=2, availability=PASSIVE)
     with pytest.raises(AvailabilityError, match="two sites"):
         SimCluster(planned, sites=1, availability=PASSIVE)
+
+
+def play() -> None:
+    """Deaths while a checkpoint is under way, and at the end of what sources have."""
+    stage = Stage("two_stages")
+    stage.world.run_until(lambda: stage.count(Kind.CHECKPOINT_COMPLETED) > 0, 10.0, "a checkpoint")
+    captured = stage.world.coordinator.checkpointing
+    stage.world.run_until(
+        lambda: captured.open is not None and stage.world.sites[0].part.captures_at == captured.open.epoch, 10.0, "one more"
+    )
+    stage.kill_one()
+    stage.world.run_until(lambda: stage.whole, 10.0, "everything lives again")
+    stage.finish()
+    stage = Stage("two_stages")
+    stage.world.quotas.clear()
+    stage.world.sources_may_end = True
+    stage.world.run_until(lambda: all(site.part.finished >= site.part.closed > 5 for site in stage.world.sites), 10.0, "all is through")
+    stage.kill_one()
+    stage.finish()
+
+
+def test_deaths_at_bad_moments() -> None:
+    play()
+
+
+@pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.name)
+def test_planted_bugs_show(mutation: Mutation) -> None:
+    with planted(mutation), pytest.raises((AssertionError, EvenflowError, TimeoutError, KeyError)):
+        play()

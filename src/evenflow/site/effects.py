@@ -15,7 +15,7 @@ from evenflow.exchange.section import CLOSES, Mark
 from evenflow.plan.plan import Copy
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
-from evenflow.site.bases import CheckpointCompleted, Revive
+from evenflow.site.bases import CheckpointCompleted
 from evenflow.site.capturing import Capturing
 from evenflow.site.cohort import Cohort
 from evenflow.site.content import BrokenPromise, ContentIngress
@@ -60,7 +60,7 @@ from evenflow.site.log import PartitionLog
 from evenflow.site.losing import Losing
 from evenflow.site.outcome import Outcome
 from evenflow.site.replaying import CannotReplay
-from evenflow.site.restoring import reviving, wanted
+from evenflow.site.restoring import wanted
 from evenflow.site.spilling import Answer
 from evenflow.stream.ids import FIRST_PLAN
 
@@ -463,9 +463,6 @@ class Effects(Fittings):
         self.capturing.complete(event)
         self.stable = max(self.stable, event.epoch)
         self.audience.hold(self.housing.order, self.stable)
-
-    def revive(self, event: Revive) -> None:
-        self.act(reviving(event, self.layout.segments[event.segment]))
 
     def give_up_checkpoint(self, event: WriteFailed) -> None:
         self.capturing.note_failed(event)

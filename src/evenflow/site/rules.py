@@ -43,6 +43,12 @@ from evenflow.site.events import (
 )
 from evenflow.site.given import EpochsGiven
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
+from evenflow.site.restoring import reviving
+
+
+def revive(part: Effects, event: Revive) -> None:
+    """Effect of rule B1."""
+    part.act(reviving(event, part.layout.segments[event.segment]))
 
 
 def _rules() -> Iterable[Rule[Effects]]:
@@ -105,7 +111,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("K6", Checkpoint, guards.lacks_state, Effects.refuse_checkpoint, "not here, or not one with the others yet")
     yield Rule("K6", Checkpoint, guards.has_failed, Effects.ignore, "the dataflow has failed, or others have taken over")
     yield Rule("K5", CheckpointCompleted, always, Effects.complete_checkpoint, "the next one has what is written from there on")
-    yield Rule("B1", Revive, always, Effects.revive, "the state of a copy that has a base is read beside the loop")
+    yield Rule("B1", Revive, always, revive, "the state of a copy that has a base is read beside the loop")
     yield Rule("K4", Written, always, Effects.note_written, "told when all is stored, in the store and by the sinks")
     yield Rule("K6", WriteFailed, always, Effects.give_up_checkpoint, "the run goes on without this checkpoint")
     yield Rule("O1", SinkCommitted, always, Effects.commit_sink, "the sink has stored the epochs")

@@ -1,0 +1,40 @@
+"""Planted bugs of passive standby (availability.md, B1, B2). The swarm draws no passive runs yet; scenarios find these."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from evenflow.swarm.mutation import Mutation
+
+PASSIVE: Final = (
+    Mutation(
+        "frames go when they are received",
+        "exchange.retention:Retention.released",
+        "self.settled() if self.stable is None else min(self.settled(), self.stable)",
+        "self.settled()",
+    ),
+    Mutation(
+        "stable at capture",
+        "site.effects:Effects.begin_checkpoint",
+        "self.captures_at = event.epoch",
+        "self.captures_at = self.stable = event.epoch\n    self.audience.hold(self.housing.order, self.stable)",
+    ),
+    Mutation(
+        "what is made again is awaited by who has it",
+        "site.arriving:Arriving._is_level",
+        "start = cohort.copy.base",
+        "start = view.plan.effective - 1",
+    ),
+    Mutation(
+        "a base begins an epoch late",
+        "site.arriving:Arriving.begin",
+        "copy.base if copy.revives",
+        "copy.base + 1 if copy.revives",
+    ),
+    Mutation(
+        "the run ends without what is lost",
+        "coordinator.effects:RunEffects.end_if_finished",
+        "or self.view.lacks()",
+        "or False",
+    ),
+)
