@@ -116,7 +116,7 @@ def test_each_box_gives_what_the_table_says(name: str, mode: Mode) -> None:
 def test_the_worst_box_upstream_decides() -> None:
     found, box = planned(BOXES["totals"][2], guarantee="precise")
     modes = tuple(Mode.AMNESIA if segment.name == box else Mode.PAIRS for segment in found.segments)
-    said = rf"box '{box}' \(deterministic\) with availability 'amnesia' gives gap at most: use availability 'pairs' there"
+    said = rf"box '{box}' \(deterministic\) with availability 'amnesia' gives gap at most: use availability 'passive' there"
     with pytest.raises(AvailabilityError, match=said):
         checked(found, modes)
     assert given_to(found, modes, "out") is Guarantee.GAP

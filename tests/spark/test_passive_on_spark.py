@@ -39,12 +39,12 @@ def test_totals_that_only_a_dead_site_had_go_on_from_the_checkpoint(spark: Any, 
         if sum(n for n, _ in newest.values()) > ROWS // 3:
             more.set()
 
-    with ef.Engine(spark, sites=3, checkpoint_s=0.5) as engine:
+    with ef.Engine(spark, sites=3, replicas=2, checkpoint_s=0.5) as engine:
         whole = ef.sinks.memory(named("whole"))
         assert engine.start(totals("whole", whole, 1_000_000)).await_termination(60)
         truth = {row["key"]: (row["n"], row["total"]) for row in whole.rows().to_pylist()}
         flow, location = totals("passive", ef.sinks.callback(take), 8_000), str(tmp_path / "at")
-        run = engine.start(flow, replicas=2, checkpoint_location=location, availability="passive")
+        run = engine.start(flow, checkpoint_location=location, availability="passive")
         assert more.wait(60)
         plan = run._driven.machine.plan
         segment = next(s for s in run._driven.machine.layout.segments if s.kind != "ingress" and s.sink is None)

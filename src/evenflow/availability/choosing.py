@@ -24,12 +24,18 @@ def modes_of(
     where = f"dataflow {layout.name!r}"
     otherwise = check_built(mode_named(availability, where), where)
     chosen = [check_built(layout.modes.get(s.id, otherwise), f"{where}, segment {s.name!r}") for s in layout.segments]
-    chosen = [Mode.PAIRS if s.kind == "ingress" and mode is Mode.PASSIVE else mode for s, mode in zip(layout.segments, chosen, strict=True)]
+    return checked(layout, _followed(layout, chosen, located=located), sites, replicas, located=located)
+
+
+def _followed(layout: Layout, chosen: Sequence[Mode], *, located: bool) -> Modes:
+    """What comes in has followers where the rest is passive (M2)."""
     if Mode.PASSIVE in chosen and not located:
         raise AvailabilityError(
-            f"{where}: availability 'passive' keeps states at the checkpoint location, and there is none: begin the run with one"
+            f"dataflow {layout.name!r}: availability 'passive' keeps states at the checkpoint location, and there is none: begin the run "
+            "with one"
         )
-    return checked(layout, shortened(chosen), sites, replicas, located=located)
+    pairs = {segment.id for segment in layout.segments if segment.kind == "ingress" and chosen[segment.id] is Mode.PASSIVE}
+    return shortened([Mode.PAIRS if segment in pairs else mode for segment, mode in enumerate(chosen)])
 
 
 def changed(layout: Layout, modes: Modes, box: str, mode: str, sites: int, replicas: int, located: bool) -> Modes:
@@ -40,9 +46,8 @@ def changed(layout: Layout, modes: Modes, box: str, mode: str, sites: int, repli
     if not mine:
         known = dict.fromkeys(name for pairs in layout.depends.values() for name, _ in pairs)
         raise AvailabilityError(f"no box is called {box!r}; there are {', '.join(map(repr, known))}, and '*' for all")
-    return checked(
-        layout, shortened([wanted if s.id in mine else of_segment(modes, s.id) for s in layout.segments]), sites, replicas, located=located
-    )
+    chosen = [wanted if s.id in mine else of_segment(modes, s.id) for s in layout.segments]
+    return checked(layout, _followed(layout, chosen, located=located), sites, replicas, located=located)
 
 
 def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: int = 1, *, located: bool = False) -> Modes:

@@ -12,7 +12,7 @@ from evenflow.availability.mode import Modes
 from evenflow.errors import EvenflowError
 from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
-from evenflow.site.bases import CheckpointCompleted, Revive
+from evenflow.site.bases import OfBases
 from evenflow.site.events import (
     Checkpoint,
     DrainRequested,
@@ -298,18 +298,7 @@ CoordinatorEvent = (
 
 # ---------------------------------------------------------------- actions
 
-Message = (
-    Started
-    | MembershipChanged
-    | PlanProposed
-    | PlanCommitted
-    | PlanAborted
-    | DrainRequested
-    | Durable
-    | Checkpoint
-    | CheckpointCompleted
-    | Revive
-)
+Message = Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested | Durable | Checkpoint | OfBases
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,8 @@ class Reviving:
 
     def note_plan(self, before: Plan, plan: Plan) -> None:
         """A plan is committed."""
-        if any(not copy.revives for copy in plan.copies) or plan.ranges != before.ranges or plan.version != before.version:
+        copied = any(not copy.revives for copy in plan.copies)
+        if copied or (plan.ranges, plan.version, plan.modes) != (before.ranges, before.version, before.modes):
             self._from = max(self._from, plan.effective)
 
     def note_newcomer(self, site: SiteId) -> None:

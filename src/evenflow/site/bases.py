@@ -26,3 +26,6 @@ class Revive:
     partitions: tuple[int, ...]
     epoch: int
     pieces: tuple[Piece, ...]
+
+
+OfBases = CheckpointCompleted | Revive
