@@ -31,10 +31,4 @@ PASSIVE: Final = (
         "copy.base if copy.revives",
         "copy.base + 1 if copy.revives",
     ),
-    Mutation(
-        "the run ends without what is lost",
-        "coordinator.effects:RunEffects.end_if_finished",
-        "or self.view.lacks()",
-        "or False",
-    ),
 )
