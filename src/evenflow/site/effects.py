@@ -15,7 +15,6 @@ from evenflow.exchange.section import CLOSES, Mark
 from evenflow.plan.plan import Copy
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
-from evenflow.site.bases import CheckpointCompleted
 from evenflow.site.capturing import Capturing
 from evenflow.site.cohort import Cohort
 from evenflow.site.content import BrokenPromise, ContentIngress
@@ -458,11 +457,6 @@ class Effects(Fittings):
     def note_written(self, event: Written) -> None:
         self._stirred = True
         self.capturing.note_written(event)
-
-    def complete_checkpoint(self, event: CheckpointCompleted) -> None:
-        self.capturing.complete(event)
-        self.stable = max(self.stable, event.epoch)
-        self.audience.hold(self.housing.order, self.stable)
 
     def give_up_checkpoint(self, event: WriteFailed) -> None:
         self.capturing.note_failed(event)

@@ -46,6 +46,13 @@ from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.restoring import reviving
 
 
+def complete(part: Effects, event: CheckpointCompleted) -> None:
+    """Effect of rule K5: what came up to its epoch is never asked for again (B2)."""
+    part.capturing.complete(event)
+    part.stable = max(part.stable, event.epoch)
+    part.audience.hold(part.housing.order, part.stable)
+
+
 def revive(part: Effects, event: Revive) -> None:
     """Effect of rule B1."""
     part.act(reviving(event, part.layout.segments[event.segment]))
@@ -110,7 +117,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("K6", Checkpoint, guards.is_beyond, Effects.refuse_checkpoint, "what it wants is gone: the next one is further ahead")
     yield Rule("K6", Checkpoint, guards.lacks_state, Effects.refuse_checkpoint, "not here, or not one with the others yet")
     yield Rule("K6", Checkpoint, guards.has_failed, Effects.ignore, "the dataflow has failed, or others have taken over")
-    yield Rule("K5", CheckpointCompleted, always, Effects.complete_checkpoint, "the next one has what is written from there on")
+    yield Rule("K5", CheckpointCompleted, always, complete, "the next one has what is written from there on")
     yield Rule("B1", Revive, always, revive, "the state of a copy that has a base is read beside the loop")
     yield Rule("K4", Written, always, Effects.note_written, "told when all is stored, in the store and by the sinks")
     yield Rule("K6", WriteFailed, always, Effects.give_up_checkpoint, "the run goes on without this checkpoint")
