@@ -52,7 +52,7 @@ def test_only_leaders_ask() -> None:
     assert sorted(world.output("out").column("n").to_pylist()) == list(range(1, 51))
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", [2, pytest.param(3, marks=pytest.mark.conformance)])
 def test_the_leader_dies(replicas: int) -> None:
     """Goal: who has led is succeeded, and nothing that was given out is asked for again. Method: the box's leaders die one after the
     other, each in the middle of rows."""
@@ -70,7 +70,7 @@ def test_the_leader_dies(replicas: int) -> None:
     assert play.world.fired("T2", "lose_link")
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.conformance), 2])
 def test_who_answers_moves(replicas: int) -> None:
     """Goal: a partition that moves is asked where it has gone. Method: all of the box's, one after the other."""
     play = stage(sites=5, replicas=replicas)
@@ -109,7 +109,7 @@ def test_a_service_that_fails_the_run_says_so() -> None:
     assert "no such thing" in found.value.user_traceback
 
 
-@pytest.mark.parametrize("victim", range(4))
+@pytest.mark.parametrize("victim", [0, *(pytest.param(site, marks=pytest.mark.conformance) for site in (1, 2, 3))])
 def test_with_amnesia_what_was_answered_is_lost_and_nothing_comes_twice(victim: int) -> None:
     """Goal: the run goes on, each row at most once. Method: a site dies that asks, reads, or both."""
     numbers = iter(range(1_000_000))
