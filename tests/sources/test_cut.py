@@ -78,7 +78,7 @@ class NoPlaces(Source):
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "tcp": (lambda: ef.sources.tcp_lines("localhost", 1, "a bigint"), {}, "tcp source: it cannot be cut by content"),
+    "tcp": (lambda: ef.sources.tcp_lines("localhost", 1, "a bigint"), {}, "tcp_lines source: it cannot be cut by content: nobody gives"),
     "a source of one's own": (NoPlaces, {}, "own source: it cannot be cut by content: its rows have neither"),
     "memory by time": (lambda: ef.sources.memory([ROWS]), {"cut_by": "time"}, "no log time to be cut by; give cut_by='place'"),
     "width 0": (lambda: ef.sources.memory([ROWS]), {"width_ms": 0}, "width_ms is 0; give"),
