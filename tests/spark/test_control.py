@@ -8,6 +8,7 @@ import os
 import pickle
 import struct
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 from types import NoneType, UnionType
@@ -168,6 +169,8 @@ def some(of: Any, draw: Random) -> Any:
     if origin in (dict, Mapping):
         return {some(arguments[0], draw): some(arguments[1], draw) for _ in range(draw.randint(0, 3))}
     hints = get_type_hints(of)
+    if isinstance(of, type) and issubclass(of, StrEnum):
+        return draw.choice(list(of))
     names = [field.name for field in dataclasses.fields(of)] if dataclasses.is_dataclass(of) else of._fields
     return of(*[some(hints[name], draw) for name in names])
 
