@@ -6,7 +6,7 @@ killed, hung or cut off is **at risk** from then on until it is certain that nob
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -108,7 +108,7 @@ class Faults(Observer):
         for do in undo.values():
             do()
 
-    def _lasting(self, seconds_us: int, undo: Callable[[], None]) -> None:
+    def lasting(self, seconds_us: int, undo: Callable[[], None]) -> None:
         """Undo it after a while, or when all faults end."""
         self._undone += 1
         number = self._undone
@@ -120,7 +120,7 @@ class Faults(Observer):
 
         self.world.clock.after(seconds_us, now)
 
-    def _length(self) -> int:
+    def length(self) -> int:
         return int(self.random.choice([0.02, 0.2, 1.0]) * self.mix.longest_us * (0.2 + 0.8 * self.random.random()))
 
     # ------------------------------------------------------------ whom
@@ -133,8 +133,8 @@ class Faults(Observer):
     def at_risk(self, site: int) -> bool:
         return self._risky.get(site, 0) > self.world.clock.now_us
 
-    def may_lose(self, victims: Iterable[int]) -> bool:
-        """Whether every partition keeps a replica that nothing is wrong with."""
+    def may_lose(self, victims: Iterable[int], though: Sequence[int] = ()) -> bool:
+        """Whether every partition keeps a replica that nothing is wrong with. though: what is wrong with these does not lose them."""
         if not self.careful:
             return True
         if not self.world.detection.patience.votes:
@@ -145,19 +145,19 @@ class Faults(Observer):
             for block in view.blocks(segment.id):
                 # The answer of a move's target may be on its way: what it replaces may go at any moment.
                 going = {c.replaces for c in retiring if c.segment == segment.id and not set(c.partitions).isdisjoint(block.partitions)}
-                if not any(s not in lost | going and sites[s].alive and not self.at_risk(s) for s in view.live(block)):
+                if not any(s not in lost | going and sites[s].alive and (s in though or not self.at_risk(s)) for s in view.live(block)):
                     return False
         return len([site for site in self.living() if site not in lost]) > 0
 
-    def _risk(self, sites: Iterable[int], for_us: int) -> None:
+    def risk(self, sites: Iterable[int], for_us: int) -> None:
         patience = self.world.detection.patience
         until_us = for_us if for_us == FOR_EVER else self.world.clock.now_us + for_us + 3 * patience.silent_us + 2 * patience.grace_us
         for site in sites:
             self._risky[site] = max(self._risky.get(site, 0), until_us)
 
-    def _pick(self, candidates: Iterable[int]) -> int | None:
+    def _pick(self, candidates: Iterable[int], though: Sequence[int] = ()) -> int | None:
         """One that may be lost."""
-        able = [site for site in sorted(set(candidates)) if site in self.living() and self.may_lose((site,))]
+        able = [site for site in sorted(set(candidates)) if site in self.living() and self.may_lose((site,), though)]
         return self.random.choice(able) if able else None
 
     def _copy(self) -> Copy | None:
@@ -175,15 +175,15 @@ class Faults(Observer):
 
     def lose_for_good(self, site: int) -> None:
         """It is as good as dead from now on: nobody else may be lost with whom a partition would be."""
-        self._risk([site], FOR_EVER)
+        self.risk([site], FOR_EVER)
 
     # ------------------------------------------------------------ deaths
 
-    def _kill(self, victims: list[int | None]) -> bool:
+    def _kill(self, victims: list[int | None], though: Sequence[int] = ()) -> bool:
         known = sorted({site for site in victims if site is not None})
-        if not known or not self.may_lose(known):
+        if not known or not self.may_lose(known, though):
             return False
-        self._risk(known, FOR_EVER)
+        self.risk(known, FOR_EVER)
         for site in known:
             self.world.kill(site, silently=self.random.random() < 0.15)
             if self.random.random() < self.mix.replaced:
@@ -212,8 +212,8 @@ class Faults(Observer):
             return False
         wire = (leader, self.random.choice(followers))
         self.world.cut(wire)
-        self._lasting(self.random.randint(10_000, 50_000), lambda: self.world.heal(wire))
-        self._risk([leader], FOR_EVER)
+        self.lasting(self.random.randint(10_000, 50_000), lambda: self.world.heal(wire))
+        self.risk([leader], FOR_EVER)
 
         def kill() -> None:
             # A move may have retired another replica meanwhile, which was not at risk.
@@ -235,7 +235,7 @@ class Faults(Observer):
         segment, partition, leader = self.random.choice(able)
         keeper, *others = [site for site in self._members(segment, partition) if site != leader]  # The first by rank will lead.
         deaf = self.random.choice(others)
-        self._risk([leader], FOR_EVER)
+        self.risk([leader], FOR_EVER)
         self._await_settled((segment, partition), leader, keeper, deaf, tries=LOOKS)
         return True
 
@@ -267,9 +267,9 @@ class Faults(Observer):
             self.world.kill(site)
         self.world.heal(wire)
 
-    def lose(self, site: int) -> bool:
-        """This one dies, if it may."""
-        return self._kill([self._pick([site])])
+    def lose(self, site: int, though: Sequence[int] = ()) -> bool:
+        """This one dies, if it may. though: see `may_lose`."""
+        return self._kill([self._pick([site], though)], though)
 
     def kill_successor(self) -> bool:
         return self._kill([self._pick(self._successors())])
@@ -307,10 +307,10 @@ class Faults(Observer):
     def _hang(self, site: int | None) -> bool:
         if site is None:
             return False
-        length_us = self._length()
-        self._risk([site], length_us)
+        length_us = self.length()
+        self.risk([site], length_us)
         self.world.hang(site)
-        self._lasting(length_us, lambda: self.world.go_on(site))
+        self.lasting(length_us, lambda: self.world.go_on(site))
         return True
 
     def hang(self) -> bool:
@@ -336,7 +336,7 @@ class Faults(Observer):
             return False
         site = self.random.choice(living)
         self.world.slow_down(site, self.random.choice([3.0, 10.0, 50.0]))
-        self._lasting(self._length(), lambda: self.world.slow_down(site, 1.0))
+        self.lasting(self.length(), lambda: self.world.slow_down(site, 1.0))
         return True
 
     # ------------------------------------------------------------ links
@@ -364,17 +364,17 @@ class Faults(Observer):
         if two is None:
             return False
         self.world.slow_link(*two, self.random.choice([1_000, 10_000]))
-        self._lasting(self._length(), lambda: self.world.slow_link(*two, 0))
+        self.lasting(self.length(), lambda: self.world.slow_link(*two, 0))
         return True
 
     def _cut(self, wires: list[tuple[int, int]], suspects: Iterable[int]) -> bool:
         suspects = list(suspects)
         if not wires or not self.may_lose(suspects):
             return False
-        length_us = self._length()
-        self._risk(suspects, length_us)
+        length_us = self.length()
+        self.risk(suspects, length_us)
         self.world.cut(*wires)
-        self._lasting(length_us, lambda: self.world.heal(*wires))
+        self.lasting(length_us, lambda: self.world.heal(*wires))
         return True
 
     def _directions(self, a: int, others: Iterable[int]) -> list[tuple[int, int]]:
@@ -403,11 +403,11 @@ class Faults(Observer):
         site = self._pick(self.living())
         if site is None:
             return False
-        length_us = self._length()
-        self._risk([site], length_us)
+        length_us = self.length()
+        self.risk([site], length_us)
         up, down = self.random.choice([(True, True), (True, False), (False, True)])
         self.world.cut_control(site, up=up, down=down)
-        self._lasting(length_us, lambda: self.world.heal_control(site))
+        self.lasting(length_us, lambda: self.world.heal_control(site))
         return True
 
     def _delay(self, site: int) -> bool:
@@ -415,7 +415,7 @@ class Faults(Observer):
         up = self.random.random() < 0.5
         self.world.cut_control(site, up=up, down=not up)
         beats = self.random.choice([1, 3])
-        self._lasting(self.random.randint(100, beats * self.world.detection.patience.beat_us), lambda: self.world.heal_control(site))
+        self.lasting(self.random.randint(100, beats * self.world.detection.patience.beat_us), lambda: self.world.heal_control(site))
         return True
 
     def delay_news(self) -> bool:
@@ -436,7 +436,7 @@ class Faults(Observer):
         if site is None:
             return False
         length_us = self.random.randint(500, self.world.detection.patience.grace_us)
-        self._risk([site], length_us)
+        self.risk([site], length_us)
         self.world.drop_control(site, length_us / 1e6)
         return True
 
@@ -445,11 +445,11 @@ class Faults(Observer):
     def pause_driver(self) -> bool:
         if self.world.driver.paused:
             return False
-        self.world.pause_driver(self._length() / 1e6)
+        self.world.pause_driver(self.length() / 1e6)
         return True
 
     def block_sinks(self) -> bool:
-        self.world.block_sinks(self._length() / 1e6)
+        self.world.block_sinks(self.length() / 1e6)
         return True
 
     def spoil_transfer(self) -> bool:

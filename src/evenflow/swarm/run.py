@@ -15,11 +15,13 @@ from evenflow.site.events import Event
 from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.coincidences import Coincidences
 from evenflow.swarm.divisions import Divisions
 from evenflow.swarm.doom import moment_us
 from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.endings import Ending
 from evenflow.swarm.faults import Faults
+from evenflow.swarm.finishers import Finishers
 from evenflow.swarm.generations import Generations, losses
 from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.journals import Journals
@@ -98,8 +100,10 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         Balancing(world, Random(f"balancing of seed {seed}"), until_us),
         Replacements(world, Random(f"versions of seed {seed}"), until_us),
         Scaling(world, Random(f"scaling of seed {seed}"), until_us),
+        Coincidences(world, Random(f"coincidences of seed {seed}"), until_us, faults),
         Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
     )
+    Finishers(world, Random(f"who has finished of seed {seed}"), faults)
     ending = Ending(world, drawn.ending, Random(f"the end of seed {seed}"), drawn.case.counts, until_us, faults)
     failure = trace = None
     try:
