@@ -19,6 +19,7 @@ from evenflow.bench.kafka_broker import KafkaBroker
 from evenflow.errors import QueryError, SinkError, SourceError, TypeMismatch, UnknownColumn
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.sources.cut import cut_by_content
 from evenflow.sources.kafka import KafkaReader
 from evenflow.world.sim.world import SimWorld
 from tests.kafka import broker
@@ -572,11 +573,11 @@ def test_readers_agree_on_epochs_by_log_times_pulses_and_offsets(broker: KafkaBr
     base = 1_700_000_000_000
     given = [(0, 0), (45, 1), (5, 2), (100, None), (60, 3), (125, 4), (130, None)]
     name = cut_topic(broker, [(base + at, value) for at, value in given])
-    by_time = ef.sources.cut_by_content(source(broker, name), ahead_ms=1e6, begin_us=base * 1000)
+    by_time = cut_by_content(source(broker, name), ahead_ms=1e6, begin_us=base * 1000)
     wanted = [(0, 1), (1, 3), (2, 3), (3, 6), (4, 7)]
     assert epochs_of(by_time, 100) == wanted == epochs_of(by_time, 1)
     assert epochs_of(by_time, 2, skip=3) == wanted[3:], "who begins behind the third epoch reads the pulse again"
-    by_place = ef.sources.cut_by_content(source(broker, name), by="place", rows=2).begun(0)
+    by_place = cut_by_content(source(broker, name), by="place", rows=2).begun(0)
     assert epochs_of(by_place, 3) == [(0, 1), (1, 1), (2, 2), (3, 3), (4, 3)]
 
 
@@ -584,20 +585,20 @@ def test_readers_agree_on_epochs_by_log_times_pulses_and_offsets(broker: KafkaBr
 def test_topics_whose_content_is_not_the_same_for_all_are_refused_by_name(broker: KafkaBroker) -> None:
     compacted = source(broker, cut_topic(broker, [(1000, 1)], cleanup_policy="compact"))
     with pytest.raises(QueryError, match="is compacted, so that who reads it later reads other rows"):
-        ef.sources.cut_by_content(compacted, by="place")
+        cut_by_content(compacted, by="place")
     theirs = source(broker, cut_topic(broker, [(1000, 1)]))
     with pytest.raises(QueryError, match="producers set the times of topic .* give cut_ahead_ms"):
-        ef.sources.cut_by_content(theirs)
-    ef.sources.cut_by_content(theirs, mirrored=True)
-    ef.sources.cut_by_content(source(broker, cut_topic(broker, [(1000, 1)], message_timestamp_type="LogAppendTime")))
+        cut_by_content(theirs)
+    cut_by_content(theirs, mirrored=True)
+    cut_by_content(source(broker, cut_topic(broker, [(1000, 1)], message_timestamp_type="LogAppendTime")))
     with pytest.raises(QueryError, match="leave spare= and spare_topics= out"):
-        ef.sources.cut_by_content(source(broker, cut_topic(broker, [(1000, 1)]), ending=None, spare=1), mirrored=True)
+        cut_by_content(source(broker, cut_topic(broker, [(1000, 1)]), ending=None, spare=1), mirrored=True)
 
 
 @pytest.mark.conformance
 def test_a_log_time_in_the_future_is_an_error_that_names_it(broker: KafkaBroker) -> None:
     base = 1_384_000_000_000  # What is ahead of its own clock a broker refuses by itself.
     name = cut_topic(broker, [(base, 0), (base + 10 * 365 * 86_400_000, 1)])
-    made = ef.sources.cut_by_content(source(broker, name), ahead_ms=60_000, begin_us=base * 1000)
+    made = cut_by_content(source(broker, name), ahead_ms=60_000, begin_us=base * 1000)
     with pytest.raises(SourceError, match=r"a row's log time is 2023-.*cut_ahead_ms allows 60.000 s: the same at every reader"):
         epochs_of(made, 10)

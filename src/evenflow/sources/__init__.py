@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError
 from evenflow.sources import files
-from evenflow.sources.cut import CutBy, CutSource, cut_by_content
+from evenflow.sources.cut import CutSource
 from evenflow.sources.decoding import BINARY, described
 from evenflow.sources.delta import DeltaSource, table_at
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
@@ -315,9 +315,9 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 
 __all__ = [
-    "CutBy", "CutSource", "DeltaSource", "GeneratorSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource",
+    "DeltaSource", "GeneratorSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource",
     "PacketsSource", "Reader",
     "ReplaySource", "Source", "SparkSource", "TableSource", "TcpSource",
-    "cut_by_content", "delta", "from_json", "generator", "iceberg", "kafka", "memory",
+    "delta", "from_json", "generator", "iceberg", "kafka", "memory",
     "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "table", "tcp_lines",
 ]  # fmt: skip
