@@ -65,6 +65,9 @@ HELD: Final = ("drain_all", "leader_dies", "last_epoch", "ingress_moves")
 LOOKS: Final = 1_000
 LINGER_S: Final = 0.3
 """Virtual seconds after the end for which the coordinator still hears what was on its way."""
+BUSY_S: Final = 4.0
+"""A site that is made slow for good is busy for no longer with all rows of the sources, unless it needs longer when it is not slow: else
+work is what the end of a run waits for. An epoch goes through a leader and then through its followers, so a run needs more than that."""
 
 
 def draw_ending(random: Random, *, held: bool, doomed: bool) -> str:
@@ -73,6 +76,11 @@ def draw_ending(random: Random, *, held: bool, doomed: bool) -> str:
         return "sources"
     able = [kind for kind in KINDS if held or kind not in HELD]
     return random.choices(able, [KINDS[kind] for kind in able])[0]
+
+
+def bearable(factor: float, alone_s: float) -> float:
+    """How many times slower a site may become. factor: as it was drawn. alone_s: seconds that it needs for all rows when it is not slow."""
+    return max(1.0, min(factor, BUSY_S / alone_s))
 
 
 class Ending(Observer):
@@ -189,9 +197,15 @@ class Ending(Observer):
         world.failing = random.randrange(len(world.layout.segments)), epoch
         slow, spoils = random.choice([1.0, 10.0, 40.0]), random.random() < 0.5
         for index in self._faults.living():
-            world.slow_down(index, slow)
+            self._slow_down(index, slow)
             disk = world.sites[index].disk
             disk.refuses, disk.spoils = spoils, int(spoils and not disk.wrong)
+
+    def _slow_down(self, site: int, factor: float) -> None:
+        """For the rest of the run."""
+        cost = self.world.cost
+        alone_us = cost.factor(site) * cost.epoch_us("ingress", sum(self._counts.values()))
+        self.world.slow_down(site, bearable(factor, alone_us / 1e6))
 
     def handled(self, site: SimSite, event: Event) -> None:
         """What is on its way to a part when it fails, when it is drained, or when a partition moves away from it, comes all the same."""
@@ -282,7 +296,7 @@ class Ending(Observer):
         if moves or not looks:
             for move in moves:
                 if random.random() < 0.7:
-                    world.slow_down(move.replaces, random.choice([3.0, 30.0]))
+                    self._slow_down(move.replaces, random.choice([3.0, 30.0]))
             world.clock.after(random.randint(0, 1_500), self._end)
         elif not world.ended:
             world.clock.after(100, lambda: self._end_with_move(looks - 1))
