@@ -41,6 +41,7 @@ KEYS = [
     "run", "dataflow", "active", "epoch", "epochs_in_flight", "rows_in", "rows_out", "rows_in_per_s", "rows_out_per_s", "p50_ms", "p99_ms",
     "total_p50_ms", "total_p99_ms", "late_rows", "failed_rows", "replicas", "redundancy", "membership", "moved_whole", "slow", "sites",
     "boxes", "seconds", "tables", "journal", "checkpoint", "behind", "outputs",
+    "protected", "lost",
 ]  # fmt: skip
 SITE_KEYS = [
     "site", "executor", "host", "pid", "rss_bytes", "pss_bytes", "refused", "leaving", "role", "partitions", "coming", "cpu_share",

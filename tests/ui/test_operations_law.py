@@ -130,6 +130,7 @@ IN_PYTHON = {
 PLAIN = {"run", "file", "arguments", "modules", "off"}
 """Arguments that a program needs not: it has the run and the dataflow themselves, and `unpin`."""
 OF_PROGRAMS = {
+    "group": "of several drivers that run one dataflow, each begins with it: `evenflow run --group`",
     "say": "a function of the program's, which is told how far it is: lines on standard error, or in the stream",
     "standby": "waits at a location until another driver is silent: `evenflow run --standby`, a process for nothing else",
     "watch": "a function of the program's that is told how far standing by is",
