@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from evenflow.availability.retained import place_of
 from evenflow.coordinator.events import RepartitionRequested
 from evenflow.errors import CheckpointCorrupt
-from evenflow.site.events import StatePartRead, StateRead
+from evenflow.site.events import StateMemoryChanged, StatePartRead, StateRead
 from evenflow.site.options import FlowOptions
 from evenflow.state import folding
 from evenflow.swarm.draw import EVERY_CASE, PUSHED
@@ -128,6 +129,30 @@ def test_a_site_dies_while_its_state_is_read(seed: int) -> None:
     stage.world.kill(seed)
     stage.cluster.store.slow = 1.0
     stage.finish()
+
+
+@pytest.mark.parametrize(("case", "replicas"), [("poison", 1), ("windows", 2)])
+def test_state_that_is_not_all_read_stays_in_memory(case: str, replicas: int) -> None:
+    """Goal: what is read of a partition comes to what has been read of it before. Method: hardly any memory, and between two parts so
+    much time that it is looked in between whether something has to go to disk."""
+    options = replace(OPTIONS, state_memory_bytes=1)
+    stage = Stage(case, options=options, replicas=replicas, sites=2)
+    stage.world.run_until(lambda: stage.cluster.store.standing().base > 0, 10.0, "a checkpoint")
+    stage.cluster.lose_all()
+    stage.cluster.restart(sites=2)
+    world, early = stage.world, list[str]()
+    assert world.coordinator.beginning.epoch > 0
+
+    def look() -> bool:
+        for site in world.sites:
+            site.part.spilling.hear(StateMemoryChanged(1))  # It is looked at once, and not after a while.
+            early.extend(str(cohort.key) for cohort in site.part.cohorts.values() if not cohort.ready and cohort.turns is not None)
+        return restored(stage)
+
+    world.run_until(look, 10.0, "the state")
+    assert world.fired("K9", "restore_part") > 1 and not early
+    stage.finish()
+    assert any(site.disk.written_bytes for site in world.sites), "afterwards it goes to disk"
 
 
 @pytest.mark.parametrize("lost", [True, False])

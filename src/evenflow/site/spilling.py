@@ -7,7 +7,8 @@ written before it is needed. A group that an epoch brings no rows for is not rea
 for the oldest epoch goes first. One thing at a time is on its way to or from the disk, beside the event loop.
 
 Moves pre-empt spilling: partitions that are on their way to another site stay where they are until they have left, and do not count. What
-is written for the time of a copy would be read again for it, and all would wait for the disk meanwhile.
+is written for the time of a copy would be read again for it, and all would wait for the disk meanwhile. What is read from a checkpoint
+stays until all of it is there: the rest of a partition would find nothing to be added to.
 
 Results are the same, only later: ingress sees that epochs take longer and makes larger ones, and so each reading serves more rows.
 
@@ -162,7 +163,7 @@ class Spilling:
         able = [
             c
             for key, c in part.cohorts.items()
-            if key[1] == 0 and c.segment.kind != "ingress" and self._resident[key] and key not in self.gathering
+            if c.ready and key[1] == 0 and c.segment.kind != "ingress" and self._resident[key] and key not in self.gathering
         ]
         found = max([c for c in able if not c.hosted.busy], key=lambda cohort: self._resident[cohort.key], default=None)
         if found is None:
