@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -158,6 +159,30 @@ def test_who_has_refuge_where_it_is_no_more_is_no_refugee() -> None:
     rows[gone.segment][gone.partition] = tuple(7 if site == gone.site else site for site in rows[gone.segment][gone.partition])
     plans.view.adopt(Plan(99, 99, tuple(map(tuple, rows))), 0)
     assert gone not in plans.recovery.refugees()
+
+
+@pytest.mark.parametrize("spares", [{8}, set()])
+def test_an_heir_that_is_being_emptied_gets_nothing_more(spares: set[int]) -> None:
+    """The next spare takes its place, or the remaining sites. What it has it keeps until it has moved."""
+    plans = Plans(4, 2, {1, 2, 3, 7} | spares)
+    plans.succeed(plans.recovery.next_step())
+    assert plans.view.load()[7], "it has begun to inherit"
+    plans.recovery.leaving.add(7)
+    targets = set()
+    while (step := plans.recovery.next_step()).copies:
+        targets |= {copy.target for copy in step.copies}
+        plans.succeed(step)
+    assert targets == spares or targets <= {1, 3} and not spares
+    assert plans.view.load()[7] and plans.lost() == 0
+
+
+def test_an_heir_that_stays_after_all_inherits_the_rest() -> None:
+    plans = Plans(4, 2, {1, 2, 3, 7}, patience_ms=1000.0)
+    plans.succeed(plans.recovery.next_step())
+    plans.recovery.leaving.add(7)
+    assert "a new site may come" in plans.recovery.next_step().waits
+    plans.recovery.leaving.discard(7)
+    assert {copy.target for copy in plans.recovery.next_step().copies} == {7}
 
 
 def test_copies_that_fail_have_a_pause_and_the_others_take_what_is_missing() -> None:

@@ -121,6 +121,22 @@ def test_what_cannot_move_is_refused_and_says_why(move: Move, why: str) -> None:
     stage.finish()
 
 
+def test_a_spare_is_emptied_while_it_inherits() -> None:
+    """Goal: it gets nothing that it would have to give away again, and all comes to rest. Method: the order comes with its first copy."""
+    stage = Stage("running", sites=4, replicas=2, spares=1)
+    world, machine, spare = stage.world, stage.machine, 4
+    world.run_for(0.02)
+    world.kill(0)
+    stage.wait(lambda: any(copy.target == spare for copy in machine.plan.copies), "the first copy to the spare")
+    world.driver.coordinate(DrainSite(spare))
+    begun = {copy.number for copy in machine.plan.copies}
+    stage.wait(lambda: "site_emptied" in kinds(stage) and "redundancy" in kinds(stage), "everything elsewhere")
+    texts = [event.text for _, event in world.happened if event.kind == "copy_begun"]
+    assert sum(f"to site {spare}" in text for text in texts) <= len(begun)
+    assert spare not in machine.view.active() and machine.view.redundancy() == 2
+    stage.finish()
+
+
 def test_a_move_tells_what_it_is_and_a_site_that_was_emptied_leaves_without_a_take_over() -> None:
     """Goal: who watches sees each move with its reason and bytes. Method: a site is emptied and then leaves as planned."""
     stage = Stage(sites=4, replicas=2)

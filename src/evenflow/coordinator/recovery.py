@@ -242,10 +242,11 @@ class Recovery:
         return found
 
     def _heir(self, first: SiteId, live: tuple[SiteId, ...], load: Counter[SiteId]) -> SiteId:
-        """The site that takes the place of a lost one: the one that did before, or one that has nothing yet."""
+        """The site that takes the place of a lost one: the one that did before, or one that has nothing yet. Not one that is being
+        emptied: it would have to give away again what it gets."""
         sites = self._view.membership.sites
         heir = self._heirs.get(first, NOBODY)
-        if heir not in sites or heir in live:
+        if heir not in sites or heir in live or heir in self.leaving:
             free = [site for site in sites if not load[site] and site not in self._heirs.values() and site not in self.leaving]
             heir = min(free, key=lambda site: (self._shares_host(site, live), site), default=NOBODY)
             if heir != NOBODY:
