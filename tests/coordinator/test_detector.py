@@ -218,6 +218,32 @@ def test_a_site_that_a_run_cannot_do_without_may_connect_again() -> None:
         assert found == ([] if back or removed else [(300, 3)])
 
 
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize(("dies", "blinks"), [(0, 1), (1, 0)])
+def test_who_would_be_the_last_if_the_silent_are_dead_may_connect_again(dies: int, blinks: int, ended: bool) -> None:
+    """Goal: a death that is not certain yet and a network that is away for a moment do not take both replicas, whoever is judged first.
+    Method: of sites 0 and 1, which have the same, one is dead: its connection has ended, or it is silent. The others say that they cannot
+    reach any of the two when the other one's connection ends, too; soon it is back, and the dead one is declared dead at once."""
+    gone: list[int] = []
+    detector = Detector(REPLICATED, lambda site, silent: {site, *silent, *gone} >= {0, 1})
+
+    def take(*events: DetectorEvent) -> None:
+        for event in events:
+            gone.extend(verdict.site for verdict in detector.handle(event))
+
+    take(*(Joined(site, 0) for site in range(5)))
+    for at in range(BEAT, 201, BEAT):
+        take(*(Beat(site, at * MS) for site in range(5) if ended or site != dies))
+        take(*[Tick(at * MS)] * (at < 200))
+    now_us = 200 * MS
+    take(*[ControlLost(dies, now_us)] * ended, ControlLost(blinks, now_us + 1), *(Beat(site, now_us + 2, (0, 1)) for site in (2, 3, 4)))
+    now_us += BEAT * MS
+    take(Tick(now_us))
+    assert gone == []
+    take(ControlBack(blinks, now_us + 1), Beat(blinks, now_us + 2, (dies,)), Tick(now_us + BEAT * MS))
+    assert gone == [dies]
+
+
 def test_who_would_be_the_last_that_speaks_is_not_outvoted() -> None:
     """Goal: a silent death, and links that come and go, do not take both replicas. Method: of sites 0 and 1, which have the same, the first
     is silent. The others have come since, so they cannot accuse it of anything, and cannot talk with site 1."""

@@ -9,11 +9,12 @@ too, it is rather the machine or the network that holds its breath, so silence i
     its connection ended                   most voters accuse it                           at once
     its connection ended                   Spark has removed its executor                  at once
     its connection ended                   it has not come back: its peers are not asked   grace_us
-                                           while a run cannot do without it
+                                           while a run cannot do without it if
+                                           all who are silent are dead
     silent for `misses` beats              most voters accuse it                           at once; `BREATH` times as
                                                                                            long if most others are silent
     silent for `misses` beats              nothing: its peers hear it, or a run cannot     lease_us
-                                           do without it
+                                           do without it if all who are silent are dead
     it speaks                              most voters cannot talk with it, or it          outvoted_us, one site at a time, and never
                                            with them, all the time                         one that a run cannot do without
                                                                                            if all who are silent are dead
@@ -308,8 +309,8 @@ class Detector:
                 continue
             if site.lost_us is not None and site.removed:
                 return Dead(index, f"{site.lost_why}; Spark has removed its executor")
-            if patience.votes and not self._may_come_back(index, site):
-                voters = self._voters(index, now_us)
+            voters = self._voters(index, now_us)
+            if patience.votes and not self._may_come_back(index, site, voters):
                 accusers = [voter for voter in voters if index in self.sites[voter].accused]
                 held = self._holds_breath(site, voters, now_us) and silence_us < BREATH * self._patient_us(site)
                 if not held and 2 * len(accusers) > len(voters):
@@ -322,11 +323,11 @@ class Detector:
                 return Dead(index, f"it has been silent for {silence_us / 1e6:.0f} s" + (f", busy with {site.busy}" if site.busy else ""))
         return None
 
-    def _may_come_back(self, index: int, site: Watched) -> bool:
-        """Whether its peers are not asked, since without it there is nothing left to go on with: it may speak again within the lease or, if
-        its connection has ended while it spoke, be back within the grace."""
+    def _may_come_back(self, index: int, site: Watched, voters: list[int]) -> bool:
+        """Whether its peers are not asked, since without it and those that are silent there is nothing left to go on with: it may speak
+        again within the lease or, if its connection has ended while it spoke, be back within the grace."""
         spoke = site.lost_us is None or site.lost_us - site.heard_us < self.patience.silent_us
-        return spoke and self._vital(index, ())
+        return spoke and self._vital(index, self._silent(index, voters))
 
     def _holds_breath(self, site: Watched, voters: list[int], now_us: int) -> bool:
         """Whether most of the others have fallen silent too: they have not spoken in half the time after which they would be silent."""

@@ -6,7 +6,7 @@ with one replica or with both (C3), and what is said late is of a talk that is o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from random import Random
 from typing import Final
@@ -20,19 +20,21 @@ OFTEN_US: Final = (5_000, 20_000, 100_000)
 MET: Final = 0.2
 """So many runs with faults and replicas have them."""
 KINDS: Final = ("die_beside_cut", "die_unconfirmed", "cut_middle", "word_comes_late")
+BLINKS: Final = ("blink",)
+"""Drawn beside the others, so that a seed has the same ones otherwise."""
 
 
 class Coincidences(Recurring):
-    """They have random numbers of their own. faults: say who may be lost, and undo what lasts."""
+    """They have random numbers of their own. faults: say who may be lost, and undo what lasts. kinds: names of methods."""
 
-    def __init__(self, world: SimWorld, random: Random, until_us: int, faults: Faults) -> None:
-        self._faults = faults
+    def __init__(self, world: SimWorld, random: Random, until_us: int, faults: Faults, kinds: Sequence[str] = KINDS) -> None:
+        self._faults, self._kinds = faults, kinds
         every_us = random.choice(OFTEN_US)
         able = bool(faults.mix.kinds) and faults.careful and world.detection.patience.votes
         super().__init__(world, random, until_us, every_us if able and random.random() < MET else None)
 
     def strike(self) -> None:
-        kind = self._random.choice(KINDS)
+        kind = self._random.choice(self._kinds)
         if self.world.coordinator.running and getattr(self, kind)():
             self._faults.done[kind] = self._faults.done.get(kind, 0) + 1
 
@@ -84,6 +86,47 @@ class Coincidences(Recurring):
         known = though or []
         sites = self.world.coordinator.sites
         return set(self._faults.living()) == set(sites) and not any(self._faults.at_risk(site) for site in sites if site not in known)
+
+    # ------------------------------------------------------------ a death, and a network that is away
+
+    def blink(self) -> bool:
+        """A site dies, and the only other one that has some of its partitions loses all its connections for a moment."""
+        able = self._pairs() if self._calm() else []
+        if not able:
+            return False
+        victim, left = self._random.choice(able)
+        if not self._faults.lose(victim):
+            return False
+        self._await_noticed(victim, left, LOOKS)
+        return True
+
+    def _await_noticed(self, victim: int, left: int, tries: int) -> None:
+        """Until the driver knows that something is wrong with the dead one. Before that, the other one is not the last."""
+        if self._off() or not tries:
+            return
+        if self._noticed(victim):
+            self._later([0, 0, 2_000, 20_000], lambda: self._away(victim, left))
+        else:
+            self.world.clock.after(self.world.detection.patience.beat_us // 50, lambda: self._await_noticed(victim, left, tries - 1))
+
+    def _noticed(self, victim: int) -> bool:
+        """A driver that pauses notices nothing, and afterwards grants every silence afresh."""
+        driver, silent_us = self.world.driver, self.world.detection.patience.silent_us
+        watched = driver.fleet.detector.sites.get(victim)
+        gone = watched is None or watched.lost_us is not None or self.world.clock.now_us - watched.heard_us >= silent_us
+        return gone and not driver.paused
+
+    def _away(self, victim: int, site: int) -> None:
+        """Shorter than the grace, by as much as the driver may be late without noticing."""
+        world, faults, patience = self.world, self._faults, self.world.detection.patience
+        able = not self._off() and self._noticed(victim) and site in faults.living() and not faults.at_risk(site)
+        if not able or faults.may_lose((site,)):
+            return
+        away_us = self._random.randint(1, patience.grace_us - patience.late_us)
+        faults.risk((site,), away_us)
+        for peer in world.network.peers(site):
+            world.drop_link(site, peer, away_us)
+        world.drop_control(site, away_us / 1e6)
 
     # ------------------------------------------------------------ a move and a death
 

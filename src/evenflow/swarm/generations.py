@@ -18,7 +18,7 @@ from evenflow.coordinator.survival import Survival
 from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, SourceError, UserCodeCrashed
 from evenflow.swarm.balance_checkers import check_first
 from evenflow.swarm.checkers import Checkers
-from evenflow.swarm.coincidences import Coincidences
+from evenflow.swarm.coincidences import BLINKS, Coincidences
 from evenflow.swarm.divisions import Divisions, divide
 from evenflow.swarm.draw import Drawn
 from evenflow.swarm.faults import Faults
@@ -226,6 +226,7 @@ class Generations:
             Divisions(world, Random(f"numbers {named}"), until_us),
             Journals(world, Random(f"journal {named}"), until_us),
             Coincidences(world, Random(f"coincidences {named}"), until_us, faults),
+            Coincidences(world, Random(f"blinks {named}"), until_us, faults, BLINKS),
         )
         asked = Random(f"wishes {named}")
         for _ in range(asked.randint(0, 2)):

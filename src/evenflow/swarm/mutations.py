@@ -16,6 +16,7 @@ from typing import Any, Final
 from evenflow.exchange.rules import RuleTable
 from evenflow.swarm.asked_mutations import ASKED
 from evenflow.swarm.cut_mutations import CONTENT
+from evenflow.swarm.death_mutations import DEATHS
 from evenflow.swarm.mutation import Mutation as Mutation
 
 JOURNAL: Final = (
@@ -431,6 +432,7 @@ MUTATIONS: Final = (
     *SHEDDING,
     *CONTENT,
     *ASKED,
+    *DEATHS,
 )
 
 

@@ -16,6 +16,7 @@ and `within` names their functions."""
 _NO_LINES: Final = "seeds draw no source whose rows are kept at the checkpoint location; tests of their own do"
 _NO_NEWCOMERS: Final = "seeds draw no source that finds partitions while it is read; tests/sim/test_newcomers.py does"
 _NO_AMNESIA: Final = "seeds draw no dataflow that may lose what a site had; tests/sim/test_amnesia.py does"
+_NO_PASSIVE: Final = "seeds draw no passive standby; tests/sim/test_reviving.py does"
 _NO_MODES: Final = "seeds change no mode; tests/sim/test_changing_modes.py does"
 UNREACHABLE: Final[Mapping[str, str]] = (
     dict.fromkeys(("coordinator V2 NewcomersSeen running: want_newcomers", "coordinator V2 NewcomersSeen otherwise: ignore"), _NO_NEWCOMERS)
@@ -31,6 +32,7 @@ UNREACHABLE: Final[Mapping[str, str]] = (
         _NO_LINES,
     )
     | dict.fromkeys(("coordinator B4 SiteSaid Voided is_member: note", "coordinator B4 SiteSaid Unread is_member: count"), _NO_AMNESIA)
+    | {"site B1 Revive always: revive": _NO_PASSIVE}
     | dict.fromkeys(
         ("coordinator M2 AvailabilityRequested running: want_modes", "coordinator M2 AvailabilityRequested otherwise: ignore"), _NO_MODES
     )

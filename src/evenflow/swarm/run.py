@@ -15,7 +15,7 @@ from evenflow.site.events import Event
 from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
-from evenflow.swarm.coincidences import Coincidences
+from evenflow.swarm.coincidences import BLINKS, Coincidences
 from evenflow.swarm.divisions import Divisions
 from evenflow.swarm.doom import moment_us
 from evenflow.swarm.draw import Drawn, draw
@@ -101,6 +101,7 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         Replacements(world, Random(f"versions of seed {seed}"), until_us),
         Scaling(world, Random(f"scaling of seed {seed}"), until_us),
         Coincidences(world, Random(f"coincidences of seed {seed}"), until_us, faults),
+        Coincidences(world, Random(f"blinks of seed {seed}"), until_us, faults, BLINKS),
         Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
     )
     Finishers(world, Random(f"who has finished of seed {seed}"), faults)
