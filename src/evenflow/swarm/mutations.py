@@ -96,7 +96,7 @@ REPLAY: Final = (
         "return before.effective if plan.settings == before.settings else",
         "return before.effective if True else",
     ),
-    Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, None, place)"),
+    Mutation("what is divided in a replay lies apart", "coordinator.beginning:_plans", "together, place, modes)", "None, place, modes)"),
 )
 """Of what a new generation does again (K10)."""
 
@@ -421,7 +421,7 @@ MUTATIONS: Final = (
     Mutation(
         "followers lack what all held", "site.effects:Effects.hear", "self.leading.confirm(peer, section) if section.settled else ()", "()"
     ),
-    Mutation("a restart begins where nobody asked for", "coordinator.beginning:_plans", "scheme, together, place)", "scheme, together)"),
+    Mutation("a restart begins where nobody asked for", "coordinator.beginning:_plans", ", place, modes)", ", modes=modes)"),
     *JOURNAL,
     *REPLAY,
     *CHECKPOINTS,
