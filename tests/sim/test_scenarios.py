@@ -283,14 +283,18 @@ def test_two_sites_without_a_link_go_on_by_the_driver() -> None:
     assert all(site.alive for site in world.sites)
 
 
-def test_the_only_replica_that_is_left_may_lose_all_its_connections_for_a_moment() -> None:
-    """Goal: what would end the run waits for the grace. Method: a leader dies, and before anything has been copied again the network of its
-    follower's machine is away for half of the grace: every connection ends, that to the driver too."""
+@pytest.mark.parametrize("declared", [True, False])
+def test_the_only_replica_that_is_left_may_lose_all_its_connections_for_a_moment(declared: bool) -> None:
+    """Goal: what would end the run waits for the grace. Method: a leader dies, and before anything has been copied again, or as soon as the
+    driver has seen its connection end, the network of its follower's machine is away for half of the grace: every connection ends, that to
+    the driver too."""
     stage = Stage(link=LinkModel(bytes_per_us=0.001))
     world, leader, follower = stage.world, stage.leader(), stage.follower()
     world.run_for(0.02)
     world.kill(leader)
-    stage.wait(lambda: leader not in stage.machine.sites, "the first death")
+    watched = world.driver.fleet.detector.sites
+    stage.wait(lambda: leader not in watched if declared else watched[leader].lost_us is not None, "the first death")
+    assert (leader in stage.machine.sites) is not declared
     grace_us = world.detection.patience.grace_us
     for peer in world.network.peers(follower):
         world.drop_link(follower, peer, grace_us // 2)
