@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from evenflow.availability.retained import place_of
-from evenflow.coordinator.events import RepartitionRequested
+from evenflow.coordinator.events import MovesRequested, RepartitionRequested
 from evenflow.errors import CheckpointCorrupt
-from evenflow.site.events import StateMemoryChanged, StatePartRead, StateRead
+from evenflow.policy.move import Move
+from evenflow.site.events import Event, StateMemoryChanged, StatePartRead, StateRead
 from evenflow.site.options import FlowOptions
 from evenflow.state import folding
 from evenflow.swarm.draw import EVERY_CASE, PUSHED
@@ -198,6 +199,43 @@ def test_what_is_read_of_a_replica_that_has_gone_is_ignored() -> None:
     for segment in range(len(stage.planned.segments)):
         site.deliver(StatePartRead(segment, {(0, 0): b"late"}, {}))
         site.deliver(StateRead(segment, {}))
+    stage.finish()
+
+
+def test_some_partitions_leave_while_their_state_is_read() -> None:
+    """Goal: what is read of a partition that has gone is let go. Method: of the replicas one is read slowly. A move away from it is done
+    without it, by epochs that are replayed, and who waited for its frames is dead."""
+    stage = Stage("windows", options=OPTIONS, replicas=2, sites=4)
+    stage.world.run_until(lambda: stage.cluster.store.standing().base > 0, 10.0, "a checkpoint")
+    stage.world.coordinator.checkpointing.every_ms = 1e9
+    stage.world.run_until(lambda: stage.durable > stage.cluster.store.standing().base + 8, 10.0, "epochs behind it")
+    stage.cluster.lose_all()
+    stage.cluster.restart(sites=4)
+    world, slow = stage.world, stage.world.sites[2]
+    segment = next(segment.id for segment in stage.planned.segments if segment.is_keyed(stage.planned))
+    held, deliver = list[Event](), slow.deliver
+
+    def hold(event: Event, *rest: Any) -> None:
+        if isinstance(event, StatePartRead | StateRead) and event.segment == segment:
+            held.append(event)
+        else:
+            deliver(event, *rest)
+
+    slow.deliver = hold  # type: ignore[method-assign]
+    others = [site for site in world.sites if site is not slow]
+    world.run_until(lambda: bool(held) and all(c.ready for site in others for c in site.part.cohorts.values()), 10.0, "the others")
+    cohort = slow.part.cohorts[segment, 0]
+    gone = next(partition for event in held if isinstance(event, StatePartRead) for partition, _ in event.states)
+    world.driver.coordinate(MovesRequested((Move(segment, (gone,), 2, 1, "to see"),)))
+    world.run_for(0.1)
+    world.kill(3)
+    world.run_until(lambda: gone not in cohort.partitions, 10.0, "a partition to leave")
+    assert not cohort.ready and cohort.partitions, "others wait for their state"
+    slow.deliver = deliver  # type: ignore[method-assign]
+    for event in held:
+        deliver(event)
+    world.run_until(lambda: cohort.ready, 10.0, "the state")
+    assert not cohort.hosted.partition_bytes((gone,)).any(), "nothing is kept of it"
     stage.finish()
 
 

@@ -190,13 +190,17 @@ class Arriving:
         self.go_on()
 
     def _take_part(self, cohort: Cohort, event: StatePartRead) -> Generator[int]:
-        cohort.state_bytes += sum(map(len, event.states.values()))
-        yield from cohort.hosted.installing(event.states)
+        """Not what has left meanwhile: nobody would ever take it away again."""
+        for key, data in event.states.items():
+            pieces = cohort.hosted.installing({key: data})
+            while key[0] in cohort.partitions and (size := next(pieces, None)) is not None:
+                yield size
+            cohort.state_bytes += len(data)
         self._acts.act(PartTaken(event.segment))
 
     def _restore(self, cohort: Cohort, event: StateRead) -> Generator[int]:
         """The parts before it are installed; checkpoints go on behind them."""
-        if not cohort.ready:  # Else it was said twice.
+        if not cohort.ready and self._housing.own(event.segment) is cohort:  # Else it was said twice, or it has left.
             self._settle(cohort, event.facts)
             self._restored(cohort, event)
         yield 0
@@ -249,10 +253,12 @@ class Arriving:
         hosted.lost = tuple(Lost(*each) for each in facts.get("lost", ()))
         self._releasing.commit(segment, facts["committed"])
         if facts["digests"] and cohort.digests.size:
-            partitions = cohort.partitions if cohort.copy is None else cohort.copy.partitions
+            # Those that it was ordered for: some may have left.
+            partitions = facts["partitions"] if cohort.copy is None else cohort.copy.partitions
             cohort.digests[list(partitions)] = np.array(facts["digests"], np.uint64)
         for partition, log_facts in facts["logs"].items():
-            cohort.logs[int(partition)].begin(*log_facts)
+            if int(partition) in cohort.logs:
+                cohort.logs[int(partition)].begin(*log_facts)
         cohort.ready = True
         self._began(cohort)
 

@@ -142,6 +142,7 @@ def _facts(order: RestoreState) -> Mapping[str, Any]:
         raise CheckpointCorrupt(f"the checkpoint of epoch {order.epoch} has no partitions {names} of segment {order.segment_name!r}")
     return {
         "epoch": order.epoch,
+        "partitions": list(order.partitions),
         # An ingress cohort's is the least of its partitions', and theirs are in the state; elsewhere all sites have the same.
         "watermark": min(watermarks),
         "lost": lost,  # At the end of an epoch all sites have the same.
