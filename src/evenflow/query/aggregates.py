@@ -22,7 +22,7 @@ share cells. Cells but first, last, hll and object can be merged, so they can be
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import pyarrow as pa
@@ -130,8 +130,8 @@ class SessionWindow:
 
     column: str
     gap_us: int
-    mode: Literal["append", "changelog"] = "append"
-    lateness_us: int = 0
+    mode: Literal["append", "changelog"] = field(default="append", metadata={"later": True})
+    lateness_us: int = field(default=0, metadata={"later": True})
 
     @property
     def final(self) -> bool:

@@ -13,7 +13,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -169,7 +169,7 @@ class _Walk:
             return {}  # What a library keeps in its objects is its own business: addresses, counters, what is cached.
         if is_dataclass(value):
             # What a class does not show of itself is secret, or lives in this process only.
-            held = {f.name: getattr(value, f.name, None) for f in fields(value) if f.repr}
+            held = {f.name: getattr(value, f.name, None) for f in fields(value) if f.repr and not _as_without(value, f)}
         else:
             held = dict(getattr(value, "__dict__", {}))
             for of in type(value).__mro__:
@@ -178,6 +178,11 @@ class _Walk:
                     if hasattr(value, name) and not name.startswith("__"):
                         held.setdefault(name, getattr(value, name))
         return {"state": {name: self.value(held[name]) for name in sorted(held)}} if held else {}
+
+
+def _as_without(value: Any, field: Field[Any]) -> bool:
+    """Whether a field that came in a later version says what was so before there was one."""
+    return bool(field.metadata.get("later")) and getattr(value, field.name, None) == field.default
 
 
 _OF_ANY_CLASS: Final = frozenset(

@@ -11,7 +11,7 @@ from typing import ClassVar, Final
 
 from evenflow.errors import OptionError, SinkError
 from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
-from evenflow.stream.declared import Declared, May, number, text, whole
+from evenflow.stream.declared import Declared, May, number, optional, text, whole
 
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 SECRET_VARIABLE: Final = "EVENFLOW_STREAM_SECRET"
@@ -35,7 +35,8 @@ class StreamSink(Declared, Sink):
 
     MAY: ClassVar[Mapping[str, May]] = {
         **PATIENCE, "port": whole(0, 65_535), "host": text("the address of an interface, such as 127.0.0.1"),
-        "keep_s": number(None, 1e6), "keep_mb": whole(1, 1 << 20),
+        "keep_s": number(None, 1e6), "keep_mb": whole(1, 1 << 20), "secret_file": optional(text("a file")),
+        "tls_certificate": optional(text("a file in PEM")), "tls_key": optional(text("a file in PEM")),
     }  # fmt: skip
     option_owner: ClassVar[str] = "stream sink"
 
