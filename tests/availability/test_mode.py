@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from evenflow.errors import AvailabilityError, QueryError
 from evenflow.plan.placement import first_plan
 from evenflow.plan.plan import Plan, Settings
 from evenflow.query.builder import Dataflow
+from evenflow.query.export import to_python
 from evenflow.query.planner import layout
 from evenflow.stream.ids import PlanNumber
 from evenflow.world.spark.net.coding import coder
@@ -87,6 +89,16 @@ def test_a_box_that_only_leads_on_has_none() -> None:
     drawn, stream = flow()
     stream.union(stream).availability("amnesia").to(ef.sinks.memory())
     assert "availability" not in drawn.network.box("union").params
+
+
+def test_a_box_whose_form_leaves_it_to_the_dataflow_asks_for_nothing() -> None:
+    drawn, stream = flow()
+    stream.to(ef.sinks.discard())
+    said = json.loads(drawn.to_json())
+    for box in said["boxes"]:
+        box["params"]["availability"] = None
+    again = Dataflow.from_json(json.dumps(said))
+    assert layout(again.network, sites=2).modes == {} and ".availability(" not in to_python(again.network)
 
 
 def test_a_dataflow_keeps_it_when_it_is_saved() -> None:

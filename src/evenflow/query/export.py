@@ -85,7 +85,9 @@ class _Export:
     # ------------------------------------------------ how a box may be drawn
 
     def _lines(self, box: Box) -> Iterator[str]:
-        asked = f".availability({text(box.params[AVAILABILITY])})" if AVAILABILITY in box.params and box.kind != "sink" else ""
+        asked = (
+            f".availability({text(box.params[AVAILABILITY])})" if box.params.get(AVAILABILITY) is not None and box.kind != "sink" else ""
+        )
         yield from (call + asked for call in self._calls(box))
         yield self._added(box)
 

@@ -22,12 +22,13 @@ STEPS: Final[Mapping[str, Sequence[str]]] = {"sort": ("order",), "sink": ("disca
 
 def asked(box: Box) -> Mode | None:
     """The mode that a box asks for, None if it leaves that to the dataflow."""
-    return mode_named(box.params[AVAILABILITY], f"box {box.name!r}") if AVAILABILITY in box.params else None
+    said = box.params.get(AVAILABILITY)
+    return None if said is None else mode_named(said, f"box {box.name!r}")
 
 
 def check_asked(name: str, params: Mapping[str, Any]) -> None:
     """Raise AvailabilityError for a mode that there is not."""
-    if AVAILABILITY in params:
+    if params.get(AVAILABILITY) is not None:
         with about(AVAILABILITY):
             mode_named(params[AVAILABILITY], f"box {name!r}")
 
