@@ -83,9 +83,9 @@ def place_of(url: str) -> tuple[str, int, int]:
         host, port = parts.hostname, parts.port
         listens = int(parse_qs(parts.query).get("listens", [str(port)])[-1])
     except (ValueError, TypeError, AttributeError) as error:
-        raise OptionError(f"subscription: {url!r:.100} is no region; write host:port ({error})") from error
+        raise OptionError(f"subscription: {url!r:.100} is no region; write host:port, such as localhost:4001") from error
     if not host or not port or parts.scheme not in ("", "evenflow") or parts.path not in ("", "/") or not 0 < listens < 65_536:
-        raise OptionError(f"subscription: {url!r:.100} is no region; write host:port")
+        raise OptionError(f"subscription: {url!r:.100} is no region; write host:port, such as localhost:4001")
     return host, port, listens
 
 
