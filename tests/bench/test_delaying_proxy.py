@@ -126,7 +126,7 @@ def test_connections_break_and_new_ones_are_taken(echo: tuple[str, int]) -> None
 def test_a_target_that_is_not_there_breaks_the_connection() -> None:
     with socket.create_server(("127.0.0.1", 0)) as gone:
         nobody = gone.getsockname()
-    with DelayingProxy(nobody) as proxy, dial(proxy) as connection, pytest.raises(ConnectionResetError):
+    with DelayingProxy(nobody) as proxy, pytest.raises(ConnectionResetError), dial(proxy) as connection:
         connection.recv(1)
 
 

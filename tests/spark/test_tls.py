@@ -192,8 +192,8 @@ def test_nothing_of_what_is_said_is_on_the_wire(reactor: Reactor) -> None:
     done: list[Connection] = []
     failed: list[str] = []
     # The port is among what both ends prove; here the relay is let pass, to look at what it sees.
-    dialer = Dialer(relay.address, reactor, trust, {"as": "a hello in clear"}, done.append, failed.append)
-    dialer._address = ("127.0.0.1", listener.port)
+    hello = {"as": "a hello in clear"}
+    dialer = Dialer(relay.address, reactor, trust, hello, done.append, failed.append, listens=listener.port)
     until(reactor, lambda: done or failed)
     assert done
     end = End(reactor, done[0])
