@@ -193,7 +193,7 @@ def test_nothing_of_what_is_said_is_on_the_wire(reactor: Reactor) -> None:
     failed: list[str] = []
     # The port is among what both ends prove; here the relay is let pass, to look at what it sees.
     hello = {"as": "a hello in clear"}
-    dialer = Dialer(relay.address, reactor, trust, hello, done.append, failed.append, listens=listener.port)
+    Dialer(relay.address, reactor, trust, hello, done.append, failed.append, listens=listener.port)
     until(reactor, lambda: done or failed)
     assert done
     end = End(reactor, done[0])
