@@ -18,7 +18,6 @@ _NO_NEWCOMERS: Final = "seeds draw no source that finds partitions while it is r
 _NO_AMNESIA: Final = "seeds draw no dataflow that may lose what a site had; tests/sim/test_amnesia.py does"
 _NO_PASSIVE: Final = "seeds draw no passive standby; tests/sim/test_reviving.py does"
 _NO_MODES: Final = "seeds change no mode; tests/sim/test_changing_modes.py does"
-_NO_PASSIVE: Final = "seeds draw no passive run; tests/sim/test_reviving.py does"
 UNREACHABLE: Final[Mapping[str, str]] = (
     dict.fromkeys(("coordinator V2 NewcomersSeen running: want_newcomers", "coordinator V2 NewcomersSeen otherwise: ignore"), _NO_NEWCOMERS)
     | dict.fromkeys(
@@ -32,7 +31,6 @@ UNREACHABLE: Final[Mapping[str, str]] = (
         ),
         _NO_LINES,
     )
-    | dict.fromkeys(("site B1 Revive always: revive",), _NO_PASSIVE)
     | dict.fromkeys(("coordinator B4 SiteSaid Voided is_member: note", "coordinator B4 SiteSaid Unread is_member: count"), _NO_AMNESIA)
     | {"site B1 Revive always: revive": _NO_PASSIVE}
     | dict.fromkeys(
