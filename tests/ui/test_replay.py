@@ -18,8 +18,9 @@ from playwright.sync_api import Browser, expect
 
 from evenflow.cli.ui import Reached, _replayer
 from evenflow.errors import StatisticsError
-from evenflow.monitor.reading import FailedRow, LogLine
+from evenflow.monitor.reading import FailedRow, LogLine, Reading
 from evenflow.monitor.recorded import line_of
+from evenflow.monitor.scene import Scene
 from evenflow.monitor.web.guard import Tokens
 from evenflow.monitor.web.serve import Server, bound
 from evenflow.monitor.web.tape import PART_MAX, Tape, thinned
@@ -95,6 +96,30 @@ def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path
         assert page.locator("[data-operation]").count() == 0
         page.set_viewport_size({"width": 390, "height": 800})
         is_whole(page)
+
+
+def test_a_recording_that_began_late_is_told_in_the_times_of_its_run(browser: Browser, tmp_path: Path) -> None:
+    told = stream(8.0, kill_s=4.0)
+    late = next(place for place, each in enumerate(told) if isinstance(each, Reading) and each.runs[0].elapsed_us > 3_000_000)
+    scenes, path = [each for each in told[:late] if isinstance(each, Scene)], tmp_path / "late.jsonl"
+    path.write_bytes(b"".join(line_of(each).encode() for each in (scenes[-1], *told[late:])))
+    first, last = (f"{readings_of(told[late:])[end].runs[0].elapsed_us / 1e6:.2f} s" for end in (0, -1))
+    with replaying(path) as at, opened(browser, Page(None, None, at), url=f"{at}#token=look") as watched:  # type: ignore[arg-type]
+        page = watched.page
+        now, scrubber = page.locator(".replay .now"), page.get_by_label("Moment of the recording")
+        expect(now).to_contain_text(f"recorded from {first} to {last}")
+        scrubber.press("Home")
+        expect(now).to_contain_text(f"{first} of the run")
+        page.get_by_label("The next event").click()
+        killed = page.locator(".happened li", has_text="site lost").locator("time").text_content()
+        shown = scrubber.get_attribute("aria-valuetext")
+        assert killed is not None and shown is not None
+        assert 0 <= float(shown.split()[0]) - float(killed.split()[0]) <= 0.6, (killed, shown)
+        scrubber.press("End")
+        expect(now).to_contain_text(f"{last} of the run")
+        for width in (1280, 390):
+            page.set_viewport_size({"width": width, "height": 900})
+            is_whole(page)
 
 
 def test_a_page_is_given_what_it_asks_for_and_nothing_without_a_token(tmp_path: Path) -> None:

@@ -11,11 +11,19 @@ from evenflow.statistics.moves import DONE, DROPPED, moves_of
 
 Event = Mapping[str, Any]
 
-STYLES: Final = {
-    "kill": "bold red", "site_lost": "red", "take_over": "yellow", "copies": "cyan", "copy_dropped": "yellow",
-    "redundancy": "bold green", "site_joined": "green", "move": "cyan", "move_dropped": "yellow", "move_refused": "yellow",
-    "site_emptied": "green", "site_left": "green", "round": "magenta", "shedding": "yellow", "shedding_ended": "green",
+_OF_TONE: Final = {
+    "bad": "kill site_lost lost begun_anew",
+    "warn": "recovery_waits take_over copy_dropped move_dropped move_refused repartition_refused scaling_waits refresh_failed "
+    "shedding disk_trouble checkpoint_dropped checkpoint_passed_over user_code_slow journal_waits clock_behind "
+    "standby_takes_over",
+    "good": "redundancy recovered_in_place restarted site_joined shedding_ended checkpoint_completed user_code_back journal_back",
+    "accent": "copies move repartitioned availability replaced scaling",
+    "violet": "site_emptied site_left round",
 }  # fmt: skip
+TONES: Final = {kind: tone for tone, kinds in _OF_TONE.items() for kind in kinds.split()}
+"""Of each kind of event that has one: as in the page's kinds.js."""
+_COLOURS: Final = {"bad": "red", "warn": "yellow", "good": "green", "accent": "cyan", "violet": "magenta"}
+STYLES: Final = {kind: _COLOURS[tone] for kind, tone in TONES.items()} | {"kill": "bold red", "redundancy": "bold green"}
 _PLACE: Final = re.compile(r": on executor .*?\): ")
 _COUNT: Final = re.compile(r"^(\d+) partitions")
 

@@ -4,13 +4,13 @@ import { uPlot } from "./vendor/plot.js";
 import { colour, h, write } from "./dom.js";
 import { ms, perSecond } from "./format.js";
 import { KEPT } from "./happened.js";
+import { kindOf } from "./kinds.js";
 
 const POINTS = 1200;
 const PLOTS = [
   { title: "Latency", height: 118, series: [["p50_ms", "p50", "--accent"], ["p99_ms", "p99", "--bad"]], show: ms },
   { title: "Rows per second", height: 118, series: [["rows_in_per_s", "in", "--good"], ["rows_out_per_s", "out", "--violet"]], show: perSecond },
 ];
-const LINES = { kill: "--bad", site_lost: "--bad", redundancy: "--good" };
 
 export class Curves {
   constructor() {
@@ -82,7 +82,7 @@ export class Curves {
 
   /** @param {any[]} events */
   happened(events) {
-    this.events = [...this.events, ...events.filter((event) => event.kind in LINES)].slice(-KEPT);
+    this.events = [...this.events, ...events.filter((event) => kindOf(event.kind).line)].slice(-KEPT);
   }
 
   draw() {
@@ -120,7 +120,7 @@ export class Curves {
   /** @param {any} chart */
   lines(chart) {
     const { ctx, bbox } = chart;
-    const wanted = this.events.map((event) => [event.at_s, LINES[event.kind], 3]);
+    const wanted = this.events.map((event) => [event.at_s, kindOf(event.kind).line, 3]);
     if (this.moment !== null) wanted.push([this.moment, "--ink", 0]);
     for (const [seconds, hue, dash] of wanted) {
       const x = Math.round(chart.valToPos(seconds, "x", true));

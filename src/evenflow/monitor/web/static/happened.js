@@ -2,20 +2,8 @@
 
 import { h, keyed, mark, write } from "./dom.js";
 import { at, bytes, counted, ms } from "./format.js";
+import { kindOf } from "./kinds.js";
 
-export const TONES = {
-  kill: "bad", site_lost: "bad", take_over: "warn", copies: "accent", copy_dropped: "warn", redundancy: "good", site_joined: "good", move: "accent",
-  move_dropped: "warn", move_refused: "warn", site_emptied: "violet", site_left: "violet", round: "violet", checkpoint: "good", failed: "bad", shedding: "warn",
-  shedding_ended: "good", scaling: "accent", scaling_waits: "warn",
-};
-export const NAMES = {
-  kill: "kill", site_lost: "site lost", take_over: "take-over", copies: "catch-up", copy_dropped: "copy dropped", redundancy: "redundancy",
-  site_joined: "site joined", move: "move", move_dropped: "move given up", move_refused: "move refused", site_emptied: "site empty", site_left: "site left",
-  shedding: "rows left out", shedding_ended: "all rows again", never_shed: "never left out",
-  scaling: "number of sites", scaling_waits: "too few sites",
-};
-/** Kinds that are said aloud by a screen reader. */
-const ALOUD = new Set(["kill", "site_lost", "take_over", "redundancy", "site_joined", "site_left"]);
 const SHOWN = 200;
 /** Events that are kept, of a run: as many as the server keeps. */
 export const KEPT = 2000;
@@ -97,16 +85,16 @@ export class Happened {
       this.list, shown, (entry) => entry.key,
       () => h(`li${this.first ? "" : ".fresh"}`, {}, h("time"), h("span.dot", { "aria-hidden": "true" }), h("p", {}, h("b"), " ", h("span"))),
       (element, entry) => {
-        mark(element, "data-tone", TONES[entry.kind] ?? null);
+        mark(element, "data-tone", kindOf(entry.kind).tone);
         mark(element, "data-kind", entry.kind);
         const [time, , text] = element.children;
         write(time, at(entry.at));
-        write(text.children[0], NAMES[entry.kind] ?? entry.kind.replaceAll("_", " "));
+        write(text.children[0], kindOf(entry.kind).name);
         write(text.children[1], entry.text);
       },
     );
-    const loud = events.filter((event) => ALOUD.has(event.kind)).at(-1);
-    if (loud && !this.first) write(this.aloud, `${NAMES[loud.kind]}: ${loud.text}`);
+    const loud = events.filter((event) => kindOf(event.kind).aloud).at(-1);
+    if (loud && !this.first) write(this.aloud, `${kindOf(loud.kind).name}: ${loud.text}`);
     this.first = false;
   }
 }

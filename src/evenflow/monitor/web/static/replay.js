@@ -2,7 +2,7 @@
 
 import { h, mark, mayMove, write } from "./dom.js";
 import { at, counted } from "./format.js";
-import { NAMES, TONES } from "./happened.js";
+import { kindOf } from "./kinds.js";
 
 /** @typedef {import("./dashboard.js").Dashboard} Dashboard @typedef {import("./dashboard.js").Ask} Ask */
 /** @typedef {{scene: any, reading: any}} Turn */
@@ -16,8 +16,7 @@ const NEAR = 120;
 const OVER_US = 10_500_000;
 const TICK_MS = 100;
 const SPEEDS = [0.25, 1, 4, 16, 64];
-/** Marks on the scrubber, and where its buttons lead. */
-const MARKED = new Set(["kill", "site_lost", "redundancy", "failed", "site_left", "site_joined", "take_over"]);
+/** Marks on the scrubber. */
 const MARKS = 200;
 /** It begins so long before the first misfortune. */
 const LEAD_US = 2_000_000;
@@ -58,7 +57,7 @@ export class Replay {
     dashboard.marks = (run) => this.index.events.filter((event) => event.run === run);
     dashboard.curves.span("all of the recording", (seconds) => this.seek(this.placeOf(seconds)));
     if (!(await this.fetchIndex())) return;
-    const bad = this.index.events.find((event) => TONES[event.kind] === "bad"), from = this.index.at_us[0];
+    const bad = this.index.events.find((event) => kindOf(event.kind).tone === "bad"), from = this.index.at_us[0];
     await this.go(this.behind(bad ? Math.max(from, this.index.at_us[bad.place] - LEAD_US) : from + LEAD_US));
     if (mayMove()) this.play(true);
   }
@@ -93,10 +92,10 @@ export class Replay {
   mark() {
     const last = Math.max(1, this.index.at_us.length - 1);
     // Of what happens at one moment the worst is on top.
-    const grave = (/** @type {any} */ event) => ["good", "warn", "bad"].indexOf(TONES[event.kind] ?? "good");
-    const shown = this.index.events.filter((event) => MARKED.has(event.kind)).slice(0, MARKS).sort((one, other) => grave(one) - grave(other));
+    const grave = (/** @type {any} */ event) => ["good", "warn", "bad"].indexOf(kindOf(event.kind).tone ?? "good");
+    const shown = this.index.events.filter((event) => kindOf(event.kind).marked).slice(0, MARKS).sort((one, other) => grave(one) - grave(other));
     this.marks.replaceChildren(...shown.map((event) => {
-      const element = h("i", { "data-tone": TONES[event.kind] ?? null, title: NAMES[event.kind] ?? event.kind });
+      const element = h("i", { "data-tone": kindOf(event.kind).tone, title: `${kindOf(event.kind).name}, ${at(event.at_s)}` });
       element.style.left = `${(event.place / last) * 100}%`;
       return element;
     }));
@@ -149,7 +148,7 @@ export class Replay {
 
   /** To the event before or behind. @param {number} way */
   leap(way) {
-    const places = this.index.events.filter((event) => MARKED.has(event.kind)).map((event) => event.place);
+    const places = this.index.events.filter((event) => kindOf(event.kind).marked).map((event) => event.place);
     const next = way > 0 ? places.find((place) => place > this.place) : places.findLast((place) => place < this.place);
     if (next !== undefined) this.seek(next);
   }
@@ -195,9 +194,18 @@ export class Replay {
     dashboard.reading(/** @type {Turn} */ (turns.at(-1)).reading);
     dashboard.curves.now(model.view()?.seconds ?? null, model.point());
     this.range.value = String(place);
-    const text = `${at((times[place] - times[0]) / 1e6)} of ${at((times[times.length - 1] - times[0]) / 1e6)}`;
+    const text = this.told(place);
     mark(this.range, "aria-valuetext", text);
     write(this.now, `${text} · ${new Date(times[place] / 1000).toLocaleString()}`);
+  }
+
+  /** Which moment a reading is of, in the time of the run that is shown, as its events and curves have it. A recording may have begun long
+   * after the run. @param {number} place */
+  told(place) {
+    const { at_us: times } = this.index, seconds = this.dashboard?.model.view()?.seconds;
+    if (seconds === undefined || seconds === null) return `${at((times[place] - times[0]) / 1e6)} of the recording`;
+    const [first, last] = [times[0], times[times.length - 1]].map((moment) => at(Math.max(0, seconds + (moment - times[place]) / 1e6)));
+    return `${at(seconds)} of the run, recorded from ${first} to ${last}`;
   }
 
   /** Readings with their scenes, from `first` to `last`. @param {number} first @param {number} last @returns {Promise<Turn[]>} */
