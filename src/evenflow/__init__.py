@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evenflow.query.script import sql
     from evenflow.query.user.aggregator import Aggregator
     from evenflow.query.user.function import arrow_udf, expr, pandas_udf, udf
+    from evenflow.world.grouping import group
     from evenflow.world.locations.checkpoints import checkpoints
     from evenflow.world.spark.bridge.analysed import from_streaming
     from evenflow.world.spark.bridge.functions import registered
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from evenflow.world.spark.cluster.doctor import doctor
     from evenflow.world.spark.driver.engine import Engine
     from evenflow.world.spark.driver.options import EngineOptions
-    from evenflow.world.spark.regions.grouping import group
     from evenflow.world.spark.regions.subscriber import subscribe
 
 __version__: Final = "0.1.0"
@@ -51,7 +51,7 @@ _HOMES: Final = {
     "evenflow.world.spark.cluster.doctor": ("doctor",),
     "evenflow.world.spark.driver.engine": ("Engine",),
     "evenflow.world.spark.driver.options": ("EngineOptions",),
-    "evenflow.world.spark.regions.grouping": ("group",),
+    "evenflow.world.grouping": ("group",),
     "evenflow.world.spark.regions.subscriber": ("subscribe",),
     "evenflow.world.spark.bridge.functions": ("registered",),
     "evenflow.world.spark.bridge.state_frame": ("read_state",),

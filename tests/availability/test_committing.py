@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from evenflow.availability.chain import Link
-from evenflow.availability.committing import Held, Move, Turns
+from evenflow.availability.committing import Appending, Held, Move, Next, Turns
 from evenflow.errors import RegionsDisagree
 
 
@@ -76,3 +76,29 @@ def test_every_epoch_is_appended_once_and_in_order(seed: int) -> None:
             elif move is Move.DONE:
                 at[i] += 1
     assert written == epochs
+
+
+def test_what_a_sink_lacks_from_before_a_region_began_others_bring() -> None:
+    late = Turns("out", 1, begun=5)
+    late.seen(Held(3, 21), 0)
+    assert late.move(link(7, prev=5), 10**9) is Move.WAIT, "epoch 5 is missing there, and this region does not have it"
+    late.seen(Held(5, 35), 10**9)
+    assert late.move(link(7, prev=5), 10**9) is Move.WAIT and late.move(link(7, prev=5), 10**9 + 50_000) is Move.APPEND
+
+
+def test_an_epoch_goes_through_by_looking_appending_and_being_done() -> None:
+    appending = Appending(Turns("out", 0))
+    first = appending.link(4, 9)
+    assert first == Link(0, 4, 9) and appending.next(first, 0) is Next.LOOK
+    appending.looked(Held(), 0)
+    assert appending.next(first, 0) is Next.APPEND
+    appending.unknown()
+    assert appending.next(first, 1) is Next.LOOK, "nobody knows whether it was taken"
+    appending.looked(Held(), 2)
+    appending.taken(first, 3)
+    assert appending.next(first, 4) is Next.DONE and (appending.appended, appending.seen) == (1, 0)
+    second = appending.link(6, 9)
+    assert second.prev == 4 and appending.next(second, 5) is Next.APPEND
+    appending.refused(fenced=True)
+    appending.looked(Held(6, 9), 6)
+    assert appending.next(second, 7) is Next.DONE and (appending.appended, appending.seen) == (1, 1)

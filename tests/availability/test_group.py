@@ -8,7 +8,7 @@ import pytest
 
 from evenflow.availability.chain import Link
 from evenflow.availability.group import Group, Shape
-from evenflow.availability.silence import COMPARED, Silence, Start, reading
+from evenflow.availability.silence import COMPARED, Gate, Silence, Start, Withheld, reading
 from evenflow.errors import GroupDiffers, QueryError, RegionsDisagree
 
 GROUP = Group("traffic", 1_000_000, 50_000, Shape(4, {"clicks": 8}, {"table": 2}), "abcd", "1")
@@ -121,3 +121,38 @@ def test_who_was_believed_and_differs_then_is_a_contradiction() -> None:
     silence.made(Link(COMPARED, COMPARED + 1, 5))
     with pytest.raises(RegionsDisagree, match="east"):
         silence.heard(Link(COMPARED, COMPARED + 1, 6), "east")
+
+
+def test_what_was_not_heard_of_a_live_region_is_no_contradiction_and_begins_the_count_again() -> None:
+    silence = Silence.behind("out", 0)
+    for link in links(1, 9):
+        silence.made(link)
+    for link in links(1, 5):
+        silence.heard(link, "east")
+    assert silence.agreed == 5
+    silence.heard(Link(8, 9, 1), "east")
+    assert silence.agreed == 1 and silence.since == 8 and silence.through == 9
+
+
+def test_nothing_is_given_out_before_all_silences_are_over_and_then_what_agreed() -> None:
+    """Rows behind the last epoch that differed are those of a live region, and so is what came before the first of them."""
+    silence = Silence.behind("out", 4)
+    silence.needed = 3
+    withheld = Withheld[str](Gate({"out": silence}), 4)
+    given, own = list[Link](), [Link(0, 1, 0)]
+    for epoch in (5, 7, 8, 9, 12):
+        own.append(withheld.made(epoch, epoch, f"rows of {epoch}"))
+        silence.made(own[-1])
+        given += [link for link, _ in withheld.given()]
+        assert not given
+    for link in (Link(3, 5, 5), Link(5, 7, 7), Link(7, 8, 8)):
+        silence.heard(link, "east")
+        assert not withheld.given()
+    silence.heard(Link(8, 9, 9), "east")
+    assert withheld.given() == [(Link(prev, e, e), f"rows of {e}") for prev, e in ((5, 7), (7, 8), (8, 9), (9, 12))]
+    assert [link for link, _ in withheld.given()] == [] and withheld.made(13, 1, "") == Link(12, 13, 1)
+
+
+def test_a_region_that_is_exact_withholds_nothing() -> None:
+    withheld = Withheld[str](Gate(), 0)
+    assert withheld.made(3, 7, "rows") == Link(0, 3, 7) and withheld.given() == [(Link(0, 3, 7), "rows")]

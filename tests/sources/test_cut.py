@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -163,3 +164,21 @@ def test_files_are_cut_by_their_times_or_places(tmp_path: Any, cut: dict[str, An
     found = [row[-1] for row in read_all(source, [2, 1])]
     assert found == ([1, 1, 1, 2, 2, 2] if cut["by"] == "place" else [1, 1, 5, 5, 5, 15])
     assert source.grid(0).stamp(1) == 10**15 + source.width_us
+
+
+@pytest.mark.parametrize(("after", "taken"), [(1, 0), (2, 3), (2, 5), (3, 4)])
+def test_a_reader_begins_behind_an_epoch_and_goes_on_behind_what_was_taken(after: int, taken: int) -> None:
+    rows = pa.record_batch({"k": list(range(40))})
+    source = cut_by_content(ef.sources.memory([rows]), rows=10, begin_us=0)
+
+    def read(given: CutSource, skip: int) -> list[tuple[int, int]]:
+        reader, found = given.open(0, 1), list[tuple[int, int]]()
+        reader.skip(skip)
+        while not reader.ended:
+            batch = reader.read(0, 3)
+            found += [] if batch is None else [(row["k"], row[EPOCH_COLUMN]) for row in batch.to_pylist()]
+        return found
+
+    behind = replace(source, after=after)
+    assert read(behind, taken) == read(source, 10 * after + taken) == [(k, 1 + k // 10) for k in range(10 * after + taken, 40)]
+    assert behind.to_json()["after"] == after and "after" not in source.to_json()

@@ -10,7 +10,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import OptionError, QueryError
 from evenflow.query.planner import layout
-from evenflow.world.spark.regions.grouping import as_region, check_region, group
+from evenflow.world.grouping import as_region, check_region, group
 
 BEGIN = "2026-11-23T08:00:00Z"
 

@@ -23,7 +23,7 @@ from evenflow.errors import (
     RegionsUnreachable,
     SinkError,
 )
-from evenflow.kernels.digest import roll_rows
+from evenflow.kernels.digest import set_of_rows
 from evenflow.sinks import stream
 from evenflow.sinks.stream import SECRET_VARIABLE
 from evenflow.world.spark.net.framing import CONTROL, ROWS
@@ -327,7 +327,7 @@ class Impostor:
         self.thread.join(5.0)
 
 
-FIRST = Link(0, 1, roll_rows(rows(1), 0))
+FIRST = Link(0, 1, set_of_rows(rows(1)))
 TELL_COLUMNS = (CONTROL, b'{"schema":"' + schema_text(SCHEMA).encode() + b'"}')
 
 

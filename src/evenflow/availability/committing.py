@@ -40,7 +40,8 @@ class Turns:
     """Of one region and sink. place: in the group's list, from 0. held: as the sink was seen last. since_us: when that was new.
 
     own: the last epoch that this region has appended. offered, offered_us: what it would append next, and since when.
-    stands_by: another region has taken the sink from this one, which leaves it time enough.
+    stands_by: another region has taken the sink from this one, which leaves it time enough. begun: this region has only what comes behind
+    that epoch; what the sink lacks before, others bring.
     """
 
     sink: str
@@ -52,6 +53,7 @@ class Turns:
     offered: int = 0
     offered_us: int = 0
     stands_by: bool = False
+    begun: int = 0
 
     def seen(self, held: Held, now_us: int) -> None:
         """The sink was asked."""
@@ -67,6 +69,8 @@ class Turns:
             if held.digest != link.digest:
                 raise RegionsDisagree(self.sink, link.epoch, "that has written it", "has other rows in it than this one")
             return Move.DONE
+        if held.epoch < self.begun:
+            return Move.WAIT
         if held.epoch != link.prev:
             what = f"wrote epoch {held.epoch} last, and here epoch {link.prev} comes before epoch {link.epoch}"
             raise RegionsDisagree(self.sink, link.epoch, "that has written before", what)
@@ -75,6 +79,10 @@ class Turns:
         if held.epoch == self.own or now_us >= self.due_us(now_us):
             return Move.APPEND
         return Move.WAIT
+
+    def doubt(self) -> None:
+        """Whether the sink has taken something nobody knows: what it has must be asked before anything else."""
+        self.since_us = None
 
     def due_us(self, now_us: int) -> int:
         """When it is this region's turn, if the sink stays as it is."""
@@ -89,3 +97,63 @@ class Turns:
         """The sink has taken it."""
         self.own, self.stands_by = link.epoch, False
         self.held, self.since_us = Held(link.epoch, link.digest), now_us
+
+
+class Next(Enum):
+    """What is to be done for an epoch, now."""
+
+    LOOK = "ask the sink what it has"
+    APPEND = "give it to the sink, if that has the epoch before it"
+    WAIT = "ask again in a moment"
+    DONE = "the sink has it"
+
+
+@dataclass(slots=True)
+class Appending:
+    """One region's side of a shared sink, epoch by epoch. prev: the last epoch with rows that is through. appended: epochs that this region
+    has written; seen: those that others have.
+
+    Whoever does it carries out what `next` says until that is DONE, and says what came of it: `seen`, `taken`, `refused` or `unknown`.
+    """
+
+    turns: Turns
+    prev: int = 0
+    appended: int = 0
+    seen: int = 0
+
+    def link(self, epoch: int, digest: int) -> Link:
+        """Of the next epoch with rows."""
+        return Link(self.prev, epoch, digest)
+
+    def next(self, link: Link, now_us: int) -> Next:
+        """Raises RegionsDisagree if the sink has something else. An epoch that is DONE is through."""
+        if self.turns.since_us is None:
+            return Next.LOOK
+        match self.turns.move(link, now_us):
+            case Move.APPEND:
+                return Next.APPEND
+            case Move.WAIT:
+                return Next.WAIT
+            case Move.DONE:
+                self.appended += self.turns.own == link.epoch
+                self.seen += self.turns.own != link.epoch
+                self.prev = link.epoch
+                return Next.DONE
+
+    def looked(self, held: Held, now_us: int) -> None:
+        """The sink has said what it has."""
+        self.turns.seen(held, now_us)
+
+    def taken(self, link: Link, now_us: int) -> None:
+        """The sink has taken the epoch from this region."""
+        self.turns.appended(link, now_us)
+
+    def refused(self, *, fenced: bool) -> None:
+        """The sink had something else, or another region writes to it now."""
+        if fenced:
+            self.turns.fenced()
+        self.turns.doubt()
+
+    def unknown(self) -> None:
+        """It failed, and may have been taken."""
+        self.turns.doubt()

@@ -31,8 +31,8 @@ from evenflow.statistics.progress import Progress
 
 if TYPE_CHECKING:
     from evenflow.cli.striking import Strike
+    from evenflow.world.grouping import InGroup
     from evenflow.world.spark.driver.ui_process import UiProcess
-    from evenflow.world.spark.regions.grouping import InGroup
 
 PLAIN_EVERY_S: Final = 1.0
 PATIENCE_S: Final = 60.0
@@ -145,7 +145,7 @@ def region_of(name: str | None, begin: str | None, place: int) -> InGroup | None
         if place:
             raise typer.BadParameter("is of a region: give --group and --group-begin", param_hint="--group-place")
         return None
-    from evenflow.world.spark.regions.grouping import group
+    from evenflow.world.grouping import group
 
     return group(name, str(begin), place=place)
 

@@ -46,6 +46,12 @@ def roll_rows(batch: pa.RecordBatch, digest: int) -> int:
     return int(_roll(_whole_rows(batch), np.uint64(digest)))
 
 
+def set_of_rows(batch: pa.RecordBatch) -> int:
+    """The digest of rows whose order is free, as that of an epoch's rows is (E3): of their values and how many there are, and not of the
+    order. 0 for none."""
+    return int(np.add.reduce(_whole_rows(batch))) if batch.num_rows else 0
+
+
 def _whole_rows(batch: pa.RecordBatch) -> Hashes:
     """uint64 (n,): a hash of all columns, by their place."""
     names = [str(at) for at in range(batch.num_columns)]

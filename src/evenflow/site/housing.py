@@ -67,10 +67,11 @@ class Housing:
 
     def _begin(self, segment: Segment, partitions: tuple[int, ...], beginning: Beginning) -> None:
         """A cohort that is here from the start. Behind a base it has its state to wait for, which is as the epoch of the base has left it:
-        if the first plan divides it anew, its first epoch does so."""
+        if the first plan divides it anew, its first epoch does so. A base without pieces is that of a run which reads from its horizon: its
+        state is in the rows that come."""
         cohort = self.move_in(segment, partitions, beginning.epoch, None)
         if beginning.epoch:
-            cohort.ready = False
+            cohort.ready = not beginning.pieces
             cohort.hosted.groups = self._view.key_groups(segment, max(beginning.epoch, self._view.plans[0].effective))
         for partition, log in cohort.logs.items():
             if (segment.id, partition) in beginning.logs:

@@ -40,7 +40,7 @@ class CutReader(Reader):
         self._reader = source.source.open(partition, of)
         self._reader.heed_pulses()
         self._running = Running(source.grid(partition), source.ahead)
-        self._at = 0
+        self._at = self._owed = 0
         self.ended = self._reader.ended
         self.complete = WHOLE if self.ended else 0
         self._schema: pa.Schema | None = None
@@ -51,6 +51,8 @@ class CutReader(Reader):
         made = None
         if batch is not None and batch.num_rows:
             made = self._marked(batch)
+            if self._source.after:
+                made = self._behind(made)
         self.ended = reader.ended
         if self.ended:
             self.complete = WHOLE
@@ -75,6 +77,13 @@ class CutReader(Reader):
             self._schema = batch.schema.append(FIELD)
         return pa.RecordBatch.from_arrays([*batch.columns, arrow_of(epochs, pa.int64())], schema=self._schema)
 
+    def _behind(self, made: pa.RecordBatch) -> pa.RecordBatch | None:
+        """What is behind the epoch after which rows are wanted, and behind what was taken of that before; None if that is nothing."""
+        epochs = made.column(made.num_columns - 1).to_numpy()
+        first = int(np.searchsorted(epochs, self._source.after, "right"))
+        first, self._owed = min(made.num_rows, first + self._owed), max(0, self._owed - (made.num_rows - first))
+        return made.slice(first) if first < made.num_rows else None
+
     def _numbers(self, batch: pa.RecordBatch) -> Numbers:
         if self._source.by == "time":
             return self._reader.times(batch)
@@ -95,6 +104,9 @@ class CutReader(Reader):
         return self._reader.next_place
 
     def skip(self, rows: int) -> None:
+        if self._source.after and self._source.position is None:
+            self._owed = rows  # They are counted from the first that was wanted, and which one that is shows when it is read.
+            return
         self._at = rows
         self._reader.skip(rows)
         self.ended = self._reader.ended
@@ -123,7 +135,7 @@ class CutReader(Reader):
 class CutSource(Declared, Source):
     """See `cut_by_content`. width_us: of an epoch. begin_us: when epoch 1 begins; None: when the run does. rows: of an epoch that is cut by
     place. ahead_us: most that a log time may be ahead of those before it; None: the source's clock is trusted. mirrored: the source is a
-    copy of another one that has kept its times."""
+    copy of another one that has kept its times. after: rows of the epochs up to this one are not wanted."""
 
     kind: ClassVar[str] = "cut"
     source: Source
@@ -133,11 +145,12 @@ class CutSource(Declared, Source):
     begin_us: int | None = None
     ahead_us: int | None = None
     mirrored: bool = False
+    after: int = 0
     looked_up: ClassVar[tuple[str, ...]] = ("begin_us",)
     MAY: ClassVar[Mapping[str, May]] = {
         "source": a("a source", lambda value: isinstance(value, Source)), "by": one_of(*get_args(CutBy)),
         "width_us": whole(1000, 3_600_000_000), "rows": whole(1, 2**31), "begin_us": optional(whole(0, WIDEST)),
-        "ahead_us": optional(whole(1, WIDEST)), "mirrored": flag(),
+        "ahead_us": optional(whole(1, WIDEST)), "mirrored": flag(), "after": whole(0, WIDEST),
     }  # fmt: skip
     option_owner: ClassVar[str] = "a source that is cut by content"
 
@@ -217,12 +230,13 @@ class CutSource(Declared, Source):
 
     def to_json(self) -> dict[str, Any]:
         said = super_json(self)
-        return said if self.begin_us is not None else {key: value for key, value in said.items() if key != "begin_us"}
+        unsaid = {"begin_us"} if self.begin_us is None else set()
+        return {key: value for key, value in said.items() if key not in unsaid | (set() if self.after else {"after"})}
 
 
 def super_json(source: CutSource) -> dict[str, Any]:
     """`kind` and the fields; the source inside as it says itself."""
-    told = {name: getattr(source, name) for name in ("by", "width_us", "rows", "begin_us", "ahead_us", "mirrored")}
+    told = {name: getattr(source, name) for name in ("by", "width_us", "rows", "begin_us", "ahead_us", "mirrored", "after")}
     return {"kind": source.kind, "source": source.source.to_json(), **told}
 
 

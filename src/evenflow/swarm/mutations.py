@@ -18,6 +18,7 @@ from evenflow.swarm.asked_mutations import ASKED
 from evenflow.swarm.cut_mutations import CONTENT
 from evenflow.swarm.death_mutations import DEATHS
 from evenflow.swarm.mutation import Mutation as Mutation
+from evenflow.swarm.region_mutations import REGIONS
 
 JOURNAL: Final = (
     Mutation("what was told is durable", "coordinator.journal:Journal.appended", "least(self._in.values(),", "least(self._told.values(),"),
@@ -433,6 +434,7 @@ MUTATIONS: Final = (
     *CONTENT,
     *ASKED,
     *DEATHS,
+    *REGIONS,
 )
 
 
@@ -476,11 +478,13 @@ def _rule_tables() -> list[RuleTable[Any]]:
 
 def find(mutation: Mutation, seeds: range) -> tuple[int, str] | None:
     """The first seed that finds the bug, and what it says; None if none does."""
+    from evenflow.swarm.regional import run_regional
     from evenflow.swarm.run import run_seed
 
+    run = run_regional if mutation.regional else run_seed
     with planted(mutation):
         for seed in seeds:
-            failure = run_seed(seed).failure
+            failure = run(seed).failure
             if failure is not None:
                 return seed, failure
     return None

@@ -5,13 +5,10 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent
 from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCodeCrashed
-from evenflow.site.events import Event
 from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.checkers import Checkers
@@ -28,60 +25,22 @@ from evenflow.swarm.journals import Journals
 from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
 from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.regional import is_regional, run_regional
 from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.scaling import Scaling
 from evenflow.swarm.story import StoryTeller
-from evenflow.world.sim.driver import SimDriver
-from evenflow.world.sim.observer import Observer
-from evenflow.world.sim.site import SimSite
+from evenflow.swarm.verdict import Coverage as Coverage
+from evenflow.swarm.verdict import Verdict as Verdict
 from evenflow.world.sim.world import SimWorld
 
 CONVERGE_S: Final = 20.0
 """Virtual seconds after the last fault within which redundancy must be whole again; and after that, the run at its end."""
 
 
-@dataclass
-class Verdict:
-    """What became of a seed. failure: in one line, None if all is well. fired: how often each row of the tables did, by
-    whose it is and its name. happened: how often what a person sees did, by its kind. story: if told."""
-
-    seed: int
-    failure: str | None
-    about: str = ""
-    fired: Counter[str] = field(default_factory=Counter)
-    faults: Counter[str] = field(default_factory=Counter)
-    happened: Counter[str] = field(default_factory=Counter)
-    story: list[str] = field(default_factory=list)
-    virtual_us: int = 0
-    trace: str = ""
-
-
-class Coverage(Observer):
-    """How often each row of the tables fired. fired: by whose it is and its name (`reach.rows`)."""
-
-    def __init__(self, world: SimWorld) -> None:
-        self._sites: Counter[str] = Counter()
-        self._coordinator: Counter[str] = Counter()
-        world.observers = (*world.observers, self)
-
-    @property
-    def fired(self) -> Counter[str]:
-        by = {"site": self._sites, "coordinator": self._coordinator}
-        return Counter({f"{who} {name}": count for who, counts in by.items() for name, count in counts.items()})
-
-    def handled(self, site: SimSite, event: Event) -> None:
-        row = site.part.story.last
-        assert row is not None
-        self._sites[row.name] += 1
-
-    def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
-        row = driver.machine.story.last
-        assert row is not None
-        self._coordinator[row.name] += 1
-
-
 def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     """Run it. tell: with its story."""
+    if is_regional(seed):
+        return run_regional(seed, tell=tell)
     drawn = draw(seed)
     if count := losses(drawn):
         return _run_generations(drawn, count, tell=tell)

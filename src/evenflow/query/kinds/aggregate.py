@@ -54,6 +54,13 @@ class Aggregate(KeyedKind):
         closes = isinstance(self.window, TimeWindow | SessionWindow) and not self.changes
         return OperatorClass.CONVERGENT if closes else OperatorClass.DETERMINISTIC
 
+    @property
+    def reach_us(self) -> int | None:
+        """A session may be as long as it likes, and what is put out several times depends on what was put out before."""
+        window = self.window
+        final = isinstance(window, TimeWindow) and window.final and self.depends is OperatorClass.CONVERGENT
+        return window.size_us if isinstance(window, TimeWindow) and final else None
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, window, keys = inputs[0], self.window, self.keys
         check_keys(box, keys, given.schema, least=0)

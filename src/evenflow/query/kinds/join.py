@@ -39,6 +39,13 @@ class Join(BoxKind):
         bounded = self.join.low_us is not None and self.join.high_us is not None
         return OperatorClass.CONVERGENT if bounded and self.join.how == "inner" else OperatorClass.DETERMINISTIC
 
+    @property
+    def reach_us(self) -> int | None:
+        low_us, high_us = self.join.low_us, self.join.high_us
+        if low_us is None or high_us is None or self.depends is not OperatorClass.CONVERGENT:
+            return None
+        return max(abs(low_us), abs(high_us))
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         """Of a join of two streams. Raises QueryError, UnknownColumn or TypeMismatch, naming the box."""
         join = self.join

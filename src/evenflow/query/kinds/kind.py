@@ -107,6 +107,11 @@ class BoxKind:
             return OperatorClass.ARBITRARY
         return OperatorClass.DETERMINISTIC if self.stateful else OperatorClass.REPEATABLE
 
+    @property
+    def reach_us(self) -> int | None:
+        """How far back in event time lies what its output depends on; None: there is no bound (W4)."""
+        return 0 if self.depends is OperatorClass.REPEATABLE else None
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         """What a box of that name makes of its inputs. Raises QueryError or a subclass of it that names the box and says what to do."""
         raise NotImplementedError

@@ -26,6 +26,11 @@ class Watermark(BoxKind):
     delay_us: int
     idle_us: int | None = None
 
+    @property
+    def reach_us(self) -> int | None:
+        """A row that is so late still comes into results."""
+        return self.delay_us
+
     @classmethod
     def of_step(cls, params: Mapping[str, Any]) -> Watermark:
         return cls(params["time"], params["delay_us"], params.get("idle_us"))

@@ -348,6 +348,9 @@ class SimDriver:
     def _hand_over(self, release: Release) -> None:
         """A sink takes an epoch."""
         world, segment = self.world, release.segment
+        if release.sink in world.outlets:
+            world.outlets[release.sink].take(release)
+            return
         if world.sink.reads:
             self._reading.setdefault(segment, ReadingSink(world, segment)).take(release)
             return

@@ -7,10 +7,10 @@ each; who draws them, and who checks what comes of them, is `evenflow.swarm`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Literal
+from typing import Literal, Protocol
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.policy.start import place_of
-from evenflow.site.events import Heard, StateMemoryChanged
+from evenflow.site.events import Heard, Release, StateMemoryChanged
 from evenflow.site.ground import Setup
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
@@ -60,6 +60,14 @@ from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.store import SimStore
 
 Fate = Literal["whole", "corrupt", "lost"]
+
+
+class Outlet(Protocol):
+    """Where a region gives the epochs of a sink, in place of the sink itself (`world.sim.regions`)."""
+
+    def take(self, release: Release) -> None: ...
+
+
 UNLIMITED = 2**62
 
 
@@ -135,6 +143,7 @@ class SimWorld:
         self.deadly: set[tuple[int, int, int]] = set()
         self.endless: set[tuple[int, int, int]] = set()
         self.sink_blocked_until_us = 0
+        self.outlets: Mapping[str, Outlet] = {}
         self.copied_bytes = 0
         self.happened: list[tuple[int, Happened]] = []
         self.answers: dict[int, Done | Denied] = {}

@@ -31,6 +31,7 @@ from evenflow.sources.then import awaited
 from evenflow.store.location import named, new_run
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import begun, bind_run
+from evenflow.world.grouping import as_region, check_region
 from evenflow.world.spark.bridge.ingest import Ingest
 from evenflow.world.spark.bridge.spooling import spooled
 from evenflow.world.spark.cluster.interrupts import heeded
@@ -54,7 +55,6 @@ from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look, look_again
 from evenflow.world.spark.net.tls import check
-from evenflow.world.spark.regions.grouping import as_region, check_region
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from evenflow.plan.membership import Membership
     from evenflow.plan.plan import Plan
     from evenflow.query.builder import Dataflow
+    from evenflow.world.grouping import InGroup
     from evenflow.world.spark.driver.ui_process import UiProcess
-    from evenflow.world.spark.regions.grouping import InGroup
 
 log = logging.getLogger("evenflow")
 TAKE_OVER_TRIES: Final = 100
@@ -184,7 +184,7 @@ class Engine(EngineDisplay, ProfiledSites):
         availability = self.options.availability if availability is None else availability
         planning, made = self._planning(), cast("Callable[..., Layout]", layout)
         if group is not None:
-            planning = {**planning, "sites": group.sites or planning["sites"]}
+            planning = {**planning, "sites": group.made_for(planning["sites"])}
             planned, region = as_region(made(network, **planning), group, planning["sites"])
             modes = self._modes(planned, availability, replicas, located=False)
             check_alike(modes, group.name)

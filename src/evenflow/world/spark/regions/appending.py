@@ -12,10 +12,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.availability.chain import Link
-from evenflow.availability.committing import Held, Move, Turns
+from evenflow.availability.committing import Appending, Held, Next, Turns
 from evenflow.availability.group import Region
 from evenflow.errors import SinkError
-from evenflow.kernels.digest import roll_rows
+from evenflow.kernels.digest import set_of_rows
 from evenflow.sinks.sink import Appender, Sink, Writer
 from evenflow.sinks.stream import StreamSink
 from evenflow.world.spark.regions.serving import Served
@@ -25,49 +25,51 @@ LOOK_S: Final = 0.01
 
 
 class AppendingWriter(Writer):
-    """One region's side of a sink. appended: epochs with rows that this region wrote; seen: those that others did."""
+    """One region's side of a sink."""
 
     def __init__(self, appender: Appender, turns: Turns) -> None:
-        self._appender, self._turns = appender, turns
-        self._prev = 0
+        self._appender, self._appending = appender, Appending(turns)
         self._closed = threading.Event()
-        self.appended = self.seen = 0
+
+    @property
+    def appended(self) -> int:
+        """Epochs with rows that this region wrote."""
+        return self._appending.appended
+
+    @property
+    def seen(self) -> int:
+        """Epochs with rows that others wrote."""
+        return self._appending.seen
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
         """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree."""
         if not batch.num_rows:
             return
-        link = Link(self._prev, epoch, roll_rows(batch, 0))
-        if self._turns.since_us is None:
-            self._look()
-        while (move := self._turns.move(link, _now_us())) is not Move.DONE:
-            if move is Move.WAIT:
-                if self._closed.wait(LOOK_S):
-                    raise SinkError("the run is over")
-                self._look()
-            elif self._append(link, batch):
-                self.appended += 1
-                self._prev = epoch
-                return
-        self.seen += 1
-        self._prev = epoch
+        link = self._appending.link(epoch, set_of_rows(batch))
+        while (step := self._appending.next(link, _now_us())) is not Next.DONE:
+            match step:
+                case Next.LOOK:
+                    self._look()
+                case Next.WAIT:
+                    if self._closed.wait(LOOK_S):
+                        raise SinkError("the run is over")
+                    self._look()
+                case Next.APPEND:
+                    self._append(link, batch)
 
-    def _append(self, link: Link, batch: pa.RecordBatch) -> bool:
+    def _append(self, link: Link, batch: pa.RecordBatch) -> None:
         try:
             taken = self._appender.append(link.prev, link.epoch, link.digest, batch)
         except Exception:
-            self._turns.since_us = None  # Whether it was taken nobody knows; the next try asks.
+            self._appending.unknown()
             raise
         if taken:
-            self._turns.appended(link, _now_us())
+            self._appending.taken(link, _now_us())
         else:
-            if self._appender.fenced:
-                self._turns.fenced()
-            self._look()
-        return taken
+            self._appending.refused(fenced=self._appender.fenced)
 
     def _look(self) -> None:
-        self._turns.seen(Held(*self._appender.last()), _now_us())
+        self._appending.looked(Held(*self._appender.last()), _now_us())
 
     def close(self) -> None:
         self._closed.set()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from evenflow.availability.finished import Epoch, Finished
 from evenflow.errors import ClusterError, SinkError, TlsRefused, UnreadableMessage
-from evenflow.kernels.digest import roll_rows
+from evenflow.kernels.digest import set_of_rows
 from evenflow.sinks.sink import Writer
 from evenflow.sinks.stream import StreamSink
 from evenflow.world.spark.net.channel import Channel
@@ -91,7 +91,7 @@ class StreamServer:
         if not batch.num_rows:
             self._soon(lambda: self._kept.skip(epoch))
             return
-        digest, rows, schema = roll_rows(batch, 0), batch.serialize(), batch.schema.remove_metadata()
+        digest, rows, schema = set_of_rows(batch), batch.serialize(), batch.schema.remove_metadata()
 
         def take() -> None:
             self._kept.add(epoch, digest, (rows, schema), rows.size, _now_us())

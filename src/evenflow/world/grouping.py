@@ -29,6 +29,10 @@ class InGroup:
     sites: int | None = None
     place: int = 0
 
+    def made_for(self, sites: int) -> int:
+        """For how many sites the layout is made, in an engine that has so many."""
+        return self.sites or sites
+
 
 def group(name: str, begin: datetime | str | int | float, sites: int | None = None, place: int = 0) -> InGroup:
     """The group of which a run is a region: `engine.start(flow, group=ef.group("traffic", begin="2026-11-23T08:00:00Z"))`.

@@ -1,0 +1,56 @@
+"""Planted bugs of regions (race.md, W1 to W7), which seeds of regions must find. Those of a reader alone (no `prev`, resumed from what was
+received) are planted in schedules of legs, which meet them in milliseconds: `tests/availability/test_planted.py`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from evenflow.swarm.mutation import Mutation
+
+
+def _of_regions(name: str, where: str, old: str, new: str) -> Mutation:
+    return Mutation(name, where, old, new, regional=True)
+
+
+REGIONS: Final = (
+    _of_regions("a layout for the sites that a region has", "world.grouping:InGroup.made_for", "self.sites or sites", "sites"),
+    _of_regions(
+        "a region stamps by its own clock", "site.content:ContentIngress._cut_epoch", "self.grid.stamp(epoch)", "self.last_close_us"
+    ),
+    _of_regions(
+        "a standby goes on from its own epoch",
+        "availability.committing:Appending.next",
+        "match self.turns.move(link, now_us):",
+        "match {Move.WAIT: Move.DONE}.get(move := self.turns.move(link, now_us), move):",
+    ),
+    _of_regions(
+        "who is fenced opens again at once", "availability.committing:Turns.fenced", "self.stands_by, self.own = True, -1", "self.own = -1"
+    ),
+    _of_regions(
+        "a silent region is believed at once", "availability.silence:Silence._compare", "self.agreed += 1", "self.agreed += self.needed"
+    ),
+    _of_regions(
+        "rows before the horizon are read, too",
+        "sources.cut:CutReader._behind",
+        'np.searchsorted(epochs, self._source.after, "right")',
+        "0",
+    ),
+    _of_regions(
+        "what a silent region disagreed in is given out",
+        "availability.silence:Withheld._trim",
+        "self._kept[0][0].epoch <= self.gate.since or ",
+        "",
+    ),
+    _of_regions(
+        "digests of what was delivered are not compared",
+        "availability.chain:Chain._compare",
+        "self.known[at].digest != link.digest",
+        "False",
+    ),
+    _of_regions(
+        "there is no budget for hedges",
+        "availability.subscribing:Subscription._hedge",
+        "self.hedge.given_up or not allowed",
+        "self.hedge.given_up",
+    ),
+)
