@@ -31,6 +31,9 @@ WARM_S: Final = 1.5
 SECRET: Final = bytes(32)
 FLOWS: Final = ("grouped", "empty", "pairs", "idle")
 SHOWN: Final = 150
+CALLERS: Final = 8
+"""Of a function that is called more often than `OFTEN` for each epoch: so many callers are named."""
+OFTEN: Final = 4.0
 SAMPLE_S: Final = 0.001
 
 
@@ -79,14 +82,14 @@ def serve(index: int, driver: tuple[str, int], replicated: bool, calls: str, tol
         nonlocal profile
         usage = time.process_time()
         seen[name] = usage, epochs(), site.reactor.working.total_us(), os.times()[1]
-        if calls == "samples" and index == 0:
+        if calls == "samples":
             signal.signal(signal.SIGPROF, take)
             signal.setitimer(signal.ITIMER_PROF, *((SAMPLE_S, SAMPLE_S) if name == "begin" else (0.0, 0.0)))
-        elif calls and index == 0:
+        elif calls and index == 0:  # One of all is enough: what is counted is the same everywhere.
             import cProfile
 
             if profile is None:
-                profile = cProfile.Profile(builtins=True)
+                profile = cProfile.Profile(time.thread_time_ns, 1e-9)  # Of the processor: waiting and other processes do not count.
                 profile.enable()
             else:
                 profile.disable()
@@ -118,8 +121,8 @@ def serve(index: int, driver: tuple[str, int], replicated: bool, calls: str, tol
         if profile is not None:
             profile.create_stats()
             found["calls"] = [
-                (f"{Path(file).parent.name}/{Path(file).name}:{line} {name}", primitive, own, whole)
-                for (file, line, name), (primitive, _, own, whole, _) in profile.stats.items()
+                (named(*key), primitive, own, whole, Counter({named(*by): told[0] for by, told in callers.items()}))
+                for key, (primitive, _, own, whole, callers) in profile.stats.items()
             ]
         found["samples"] = own, whole
         found["pss"] = Path("/proc/self/smaps_rollup").read_text().split("Pss:")[1].split()[0]
@@ -127,6 +130,10 @@ def serve(index: int, driver: tuple[str, int], replicated: bool, calls: str, tol
 
     threading.Thread(target=listen, daemon=True).start()
     site.serve()
+
+
+def named(file: str, line: int, name: str) -> str:
+    return f"{Path(file).parent.name}/{Path(file).name}:{line} {name}"
 
 
 def place(frame: Any) -> str:
@@ -244,7 +251,11 @@ def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str) ->
         "pss_kb": max(int(each["pss"]) for each in found),
     }
     if calls == "samples":
-        show_samples(*found[0]["samples"])
+        own, whole = Counter[str](), Counter[str]()
+        for each in found:
+            own.update(each["samples"][0])
+            whole.update(each["samples"][1])
+        show_samples(own, whole)
     elif calls:
         show_calls(found[0]["calls"], max(1, found[0]["epochs"]))
     return result
@@ -259,7 +270,7 @@ def listened(reactor: Any, seconds: float, failures: list[str]) -> None:
 
 
 def show_samples(own: Counter[str], whole: Counter[str]) -> None:
-    """Where the loop of site 0 was, in percent of its CPU: functions with all that they call, then single lines."""
+    """Where the loops of all sites were, in percent of its CPU: functions with all that they call, then single lines."""
     total = max(1, sum(own.values()))
     for found in (whole, own):
         print(f"{total} samples")
@@ -267,16 +278,23 @@ def show_samples(own: Counter[str], whole: Counter[str]) -> None:
             print(f"{100 * count / total:6.1f}%  {name}")
 
 
-def show_calls(calls: list[tuple[str, int, float, float]], epochs: int) -> None:
+def show_calls(calls: list[tuple[str, int, float, float, Counter[str]]], epochs: int) -> None:
     """What site 0 called, for each epoch."""
-    total = sum(primitive for _, primitive, _, _ in calls)
+    total = sum(primitive for _, primitive, *_ in calls)
     print(f"{total / epochs:.1f} calls per epoch, in {epochs} epochs")
     rooms: Counter[str] = Counter()
-    for name, primitive, _, _ in calls:
+    for name, primitive, *_ in calls:
         rooms[name.split("/")[0]] += primitive
     print({room: round(count / epochs, 1) for room, count in rooms.most_common(25)})
-    for name, primitive, own, whole in sorted(calls, key=lambda each: -each[2])[:SHOWN]:
-        print(f"{primitive / epochs:9.2f} {own / epochs * 1e6:8.1f} us own {whole / epochs * 1e6:8.1f} us  {name}")
+    for name, primitive, _, _, callers in sorted(calls, key=lambda each: -each[1]):
+        if primitive > OFTEN * epochs:
+            print(f"{primitive / epochs:9.2f}  {name}")
+            for caller, count in callers.most_common(CALLERS):
+                print(f"{count / epochs:19.2f}  {caller}")
+    for by, key in (("own", 2), ("whole", 3)):
+        print(f"by {by} time of the processor")
+        for name, primitive, own, whole, _ in sorted(calls, key=lambda each: -each[key])[:SHOWN]:  # type: ignore[index]
+            print(f"{primitive / epochs:9.2f} {own / epochs * 1e6:8.1f} us own {whole / epochs * 1e6:8.1f} us  {name}")
 
 
 def by_turns(tree: Path, arguments: list[str], rounds: int) -> dict[str, Any]:
