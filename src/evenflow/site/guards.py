@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from evenflow.exchange.rules import otherwise
 from evenflow.site.capturing import CheckpointOrders
 from evenflow.site.events import (
     BatchDone,
@@ -24,6 +28,8 @@ from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Ground
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.leading import newest_term
+
+Guard = Callable[[Any, Any], bool]
 
 
 def is_running(part: Ground, event: Event) -> bool:
@@ -111,3 +117,35 @@ def went_well(part: Ground, event: WorkDone) -> bool:
 
 def went_wrong(part: Ground, event: WorkDone) -> bool:
     return not part.failed and event.outcome.error is not None
+
+
+# ------------------------------------------------------------ judges (see `exchange.rules`): events of every epoch, in one look
+
+
+def of_heard(part: Ground, event: Heard) -> Guard:
+    peer, view = event.peer, part.view
+    if peer in view.membership.sites:
+        if part.held and peer in part.held:
+            return otherwise
+    elif peer <= view.highest:
+        return is_fenced
+    return can_be_heard if understood(part, event) else otherwise
+
+
+def of_work(part: Ground, event: WorkDone) -> Guard:
+    if part.failed:
+        return otherwise
+    return went_well if event.outcome.error is None else went_wrong
+
+
+def of_rows(part: Ground, event: RowsArrived) -> Guard:
+    if part.failed:
+        return has_failed
+    queue = part.ingress.queues.get((event.segment, event.partition))
+    if queue is None:
+        return otherwise
+    return wants_none if queue.ended else wants_rows
+
+
+def of_timer(part: Ground, event: TimerFired) -> Guard:
+    return is_journal_timer if event.name == "journal" else otherwise

@@ -132,4 +132,5 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("V2", PlanAborted, always, Effects.abandon, "the promise is over")
 
 
-RULES: Final[RuleTable[Effects]] = RuleTable(_rules())
+JUDGES: Final = {Heard: guards.of_heard, WorkDone: guards.of_work, RowsArrived: guards.of_rows, TimerFired: guards.of_timer}
+RULES: Final[RuleTable[Effects]] = RuleTable(_rules(), judges=JUDGES)
