@@ -17,7 +17,7 @@ from evenflow.exchange.section import WHOLE_BATCH, Record, Section, Share
 from evenflow.site import staging
 from evenflow.site.entered import Entered
 from evenflow.site.events import BatchDone, RowsArrived, SourceEnded
-from evenflow.site.ingress import IngressQueue
+from evenflow.site.ingress_queue import IngressQueue
 from evenflow.site.log import PartitionLog
 from evenflow.site.staging import Attempt, PushedFeed
 from evenflow.world.spark.bridge.pushing import conform

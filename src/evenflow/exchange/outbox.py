@@ -10,7 +10,7 @@ class Outbox(dict[SiteId, Section]):
     """Sections by peer. Looking up a peer begins its section; an empty one still carries an acknowledgement."""
 
     def __missing__(self, peer: SiteId) -> Section:
-        section = self[peer] = Section()
+        section = self[peer] = Section([], [], [], [], [], [], None)
         return section
 
     def begin(self, peer: SiteId) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.exchange.routing import Pieces
-from evenflow.exchange.section import Bundle, Mark, Resume
+from evenflow.exchange.section import Bundle, Mark, Resume, new_tuple
 from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK
 from evenflow.stream.ids import FeedNumber, PlanNumber, SiteId
 
@@ -38,7 +38,8 @@ class Kept:
     newest: int = NO_WATERMARK
 
     def mark(self, feed: FeedNumber, stream: int) -> Mark:
-        return Mark(feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened, self.kept, self.newest)
+        said = (feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened, self.kept, self.newest)
+        return new_tuple(Mark, said)  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)

@@ -192,7 +192,7 @@ class Leading:
         for record in records:
             key = (record.segment, record.partition)
             role, log = self._roles[key], self.logs[key]
-            record = record._replace(term=role.term, origin=role.term)
+            record = record.by(role.term)
             log.append(record)
             log.lead()
             for site in role.heard:

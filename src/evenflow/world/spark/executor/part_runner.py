@@ -156,7 +156,7 @@ class PartRunner:
 
     def hear(self, event: Heard, now_us: int) -> None:
         """Take what a peer says. What follows, this tick's `advance` looks at: other peers may have said something, too."""
-        if self._reading and not (self.broken or self._asked) and self.part.follows(event.section):
+        if not self._asked and self._reading.feeds and not self.broken and self.part.follows(event.section):
             self._asked = True
             self._read(now_us, closing=True)
         self._take(event, now_us)
@@ -281,21 +281,22 @@ class PartRunner:
         if self.broken:
             return
         self._now_us = now_us
-        if self._reading:
+        if self._reading.feeds:
             self._read(now_us)
-        if self._timers:
+        if self._timers and min(self._timers.values()) <= now_us:
             self._fire_timers(now_us)
         self._look()
         if self._works:
             self._run_works(now_us)
-        self._reading.settle()
+        if self._reading.settling:
+            self._reading.settle()
 
     def flush(self, now_us: int) -> list[tuple[int, Section]]:
         """(peer, section) for everything that has to be said since the last flush."""
         if self.broken:
             return []
         try:
-            return [(say.peer, say.section) for say in self.part.flush(now_us)]
+            return [(say.peer, say.section) for say in self.part.flush(now_us)] if self.part.outbox else []
         except Exception as error:
             self.fail(error)
             return []

@@ -23,18 +23,16 @@ from evenflow.world.spark.net.reactor import Reactor
 
 
 class Reading:
-    """take(event, now_us): give the part an event. plan: the first one."""
+    """take(event, now_us): give the part an event. plan: the first one. feeds: that are open. settling: those that answer tasks of Spark
+    when rows are safe."""
 
     def __init__(self, part: SiteMachine, layout: Layout, plan: Plan, reactor: Reactor, take: Callable[[Event, int], None]) -> None:
         self._part, self._layout, self._reactor, self._take = part, layout, reactor, take
         self._replicated = any(len(sites) > 1 for segment in plan.placement for sites in segment)
-        self._feeds: list[Feed] = []
-        self._settling: list[PushedFeed] = []
+        self.feeds: list[Feed] = []
+        self.settling: list[PushedFeed] = []
         self._pushed: dict[str, tuple[int, bool]] = {}
         self._parked: list[OpenSource] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._feeds)
 
     # ------------------------------------------------------------ what is read
 
@@ -54,12 +52,12 @@ class Reading:
             reader.meet(came)
         dated = self._part.ingress.reflex.covers(segment)
         if source.blocking:
-            self._feeds.append(BesideFeed(segment, partition, reader, self._reactor, dated=dated))
+            self.feeds.append(BesideFeed(segment, partition, reader, self._reactor, dated=dated))
         elif self._part.by_content:
-            self._feeds.append(CutFeed(segment, partition, reader, self._reactor))
+            self.feeds.append(CutFeed(segment, partition, reader, self._reactor))
         else:
             linger_us = int(self._part.options.linger_ms * 1000)
-            self._feeds.append(ReaderFeed(segment, partition, reader, self._reactor, dated=dated, linger_us=linger_us))
+            self.feeds.append(ReaderFeed(segment, partition, reader, self._reactor, dated=dated, linger_us=linger_us))
 
     def _must_wait(self, source: Any) -> bool:
         """It begins after another one, which Spark has not pushed whole."""
@@ -71,28 +69,28 @@ class Reading:
         entered = self._part.entered(opening.segment, opening.partition)
         settling = self._replicated or followed(self._layout.sources, source)
         feed = PushedFeed(opening.segment, opening.partition, schema, source, opening.rows, entered, settling)
-        self._feeds.append(feed)
+        self.feeds.append(feed)
         if settling:
-            self._settling.append(feed)
+            self.settling.append(feed)
         if source in self._pushed:
             tell(feed, *self._pushed[source])
 
     def close(self, segment: int, partition: int) -> None:
         """This site leads the partition no more."""
         self._parked = [opening for opening in self._parked if (opening.segment, opening.partition) != (segment, partition)]
-        for feed in [feed for feed in self._feeds if (feed.segment, feed.partition) == (segment, partition)]:
-            self._feeds.remove(feed)
+        for feed in [feed for feed in self.feeds if (feed.segment, feed.partition) == (segment, partition)]:
+            self.feeds.remove(feed)
             feed.close()
 
     def close_all(self, but: Callable[[int, int], bool] = lambda segment, partition: False) -> None:
-        kept = [feed for feed in self._feeds if but(feed.segment, feed.partition)]
-        for feed in self._feeds:
+        kept = [feed for feed in self.feeds if but(feed.segment, feed.partition)]
+        for feed in self.feeds:
             if feed not in kept:
                 feed.close()
-        self._feeds, self._settling, self._parked = kept, [], []
+        self.feeds, self.settling, self._parked = kept, [], []
 
     def meet(self, segment: int, names: Sequence[str]) -> None:
-        for feed in self._feeds:
+        for feed in self.feeds:
             if feed.segment == segment and isinstance(feed, ReaderFeed | BesideFeed):
                 feed.meet(names)
 
@@ -101,7 +99,7 @@ class Reading:
     def due_us(self) -> int:
         """When some feed is worth asking for which there is room."""
         due = NEVER_US
-        for feed in self._feeds:
+        for feed in self.feeds:
             if feed.due_us < due and self._part.room(feed.segment, feed.partition) > 0:
                 due = feed.due_us
         return due
@@ -110,7 +108,7 @@ class Reading:
         """Ask the feeds that are due. closing: an epoch is about to close, so ask also those that rest until then. Raises what a reader
         raises."""
         over = False
-        for feed in self._feeds:
+        for feed in self.feeds:
             if feed.due_us > now_us and not (closing and feed.resting):
                 continue
             room = self._part.room(feed.segment, feed.partition)
@@ -121,18 +119,18 @@ class Reading:
             feed.rest(self._part.close_due_us)
             over = over or feed.over
         if over:
-            self._feeds = [feed for feed in self._feeds if not feed.over]
+            self.feeds = [feed for feed in self.feeds if not feed.over]
 
     def settle(self) -> None:
         """Answer tasks of Spark whose rows are where the death of a site does not touch them."""
-        for feed in self._settling:
+        for feed in self.settling:
             feed.settle(self._part.settled_rows(feed.segment, feed.partition))
 
     # ------------------------------------------------------------ what Spark pushes
 
     def pushed_feed(self, source: str, partition: int) -> PushedFeed | None:
         """The feed of an ingress partition that lives here and is not over."""
-        for feed in self._feeds:
+        for feed in self.feeds:
             if isinstance(feed, PushedFeed) and feed.partition == partition and feed.source == source:
                 return feed
         return None
@@ -143,7 +141,7 @@ class Reading:
         parked, self._parked = self._parked, []
         for opening in parked:
             self.open(opening)
-        for feed in self._feeds:
+        for feed in self.feeds:
             if isinstance(feed, PushedFeed) and feed.source == source:
                 tell(feed, batch, ended)
 
@@ -152,14 +150,14 @@ class Reading:
     def behind(self) -> tuple[tuple[str, str, int], ...]:
         """(source, topic, messages) of the partitions of sources that are read here."""
         found = list[tuple[str, str, int]]()
-        for feed in self._feeds:
+        for feed in self.feeds:
             if (behind := feed.behind()) is not None:
                 found.append((self._layout.segments[feed.segment].source or "", *behind))
         return tuple(found)
 
     def unread(self, now_us: int) -> dict[tuple[int, int], Waiting]:
         """By (segment, partition), what there is to read."""
-        waiting = {(feed.segment, feed.partition): feed.waiting(now_us) for feed in self._feeds}
+        waiting = {(feed.segment, feed.partition): feed.waiting(now_us) for feed in self.feeds}
         return {key: told for key, told in waiting.items() if told is not None}
 
 

@@ -168,9 +168,12 @@ class Site:
         for run, part in self.parts.items():
             part.advance(now_us)
             for peer, section in part.flush(now_us):
-                outbox.setdefault(peer, []).append((run, section))
+                if peer in outbox:
+                    outbox[peer].append((run, section))
+                else:
+                    outbox[peer] = [(run, section)]
         for peer, sections in outbox.items():
-            if sum([bytes_of(section) for _, section in sections]) <= MESSAGE_BYTES_GOOD:
+            if bytes_of(sections) <= MESSAGE_BYTES_GOOD:
                 self.links.send(peer, SECTIONS, encode_sections(sections))
             else:
                 self._send_in_parts(peer, sections)

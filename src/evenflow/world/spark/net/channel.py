@@ -75,7 +75,12 @@ class Channel:
             self._flush()
             return
         try:
-            sent = self._sock.sendmsg(pieces)
+            if len(pieces) == 1:
+                sent = self._sock.send(pieces[0])
+                if sent == len(pieces[0]):
+                    return
+            else:
+                sent = self._sock.sendmsg(pieces)
         except BlockingIOError:
             sent = 0
         except OSError as error:

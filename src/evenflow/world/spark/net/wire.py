@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from evenflow.errors import UnreadableMessage
-from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share
+from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share, new_tuple
 from evenflow.exchange.shedding import checked
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.net.framing import Piece
@@ -57,13 +57,14 @@ def after_head(bundles: int, marks: int, records: int, held: int, settled: int, 
     return struct.Struct("<" + _BUNDLE * bundles + _MARK * marks + _RECORD * records + _HELD * held + _SETTLED * settled + acked)
 
 
-def bytes_of(section: Section) -> int:
-    """About how many bytes the rows of a section take."""
+def bytes_of(sections: Sequence[tuple[int, Section]]) -> int:
+    """About how many bytes the rows of (run number, section) pairs take."""
     size = 0
-    for bundle in section.bundles:
-        size += bundle.size
-    for record in section.records:
-        size += bytes_of_record(record)
+    for _, section in sections:
+        for bundle in section.bundles:
+            size += bundle.size
+        for record in section.records:
+            size += bytes_of_record(record)
     return size
 
 
@@ -107,13 +108,28 @@ def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
 def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
     """The packed integers of one section. Appends the rows of its bundles and records, its resumes and shares, to `rows`."""
     numbers: list[int] = []
-    shares: dict[int, Sequence[Share]] = {}
-    objects: dict[int, Sequence[RowsObject]] = {}
-    left_out: dict[int, LeftOut] = {}
     for feed, stream, epoch, plan, batch, _ in section.bundles:
         numbers += (feed, stream, epoch, plan, append_rows(batch, rows))
     for mark in section.marks:
         numbers += mark
+    asking = 0
+    if section.records or section.held or section.settled or section.resumes:
+        asking = add_words(section, numbers, rows)
+    acks = 0
+    if section.ack is not None:
+        received, *rest = section.ack
+        acks = len(received) + 1
+        numbers += received
+        numbers += rest
+    counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
+    return HEAD.pack(run, *counts, asking) + after_head(*counts).pack(*numbers)
+
+
+def add_words(section: Section, numbers: list[int], rows: list[Piece]) -> int:
+    """What most sections do not have: records and the words about them, and resumes. Returns the bytes of resumes and shares."""
+    shares: dict[int, Sequence[Share]] = {}
+    objects: dict[int, Sequence[RowsObject]] = {}
+    left_out: dict[int, LeftOut] = {}
     for i, r in enumerate(section.records):
         if r.shares:
             shares[i] = r.shares
@@ -128,19 +144,11 @@ def encode_head(run: int, section: Section, rows: list[Piece]) -> bytes:
         numbers += held
     for settled in section.settled:
         numbers += settled
-    acks = 0
-    if section.ack is not None:
-        received, *rest = section.ack
-        acks = len(received) + 1
-        numbers += received
-        numbers += rest
-    asking = 0
-    if section.resumes or shares or objects or left_out:
-        data = encode_asking(section.resumes, shares, objects, left_out)
-        asking = len(data)
-        rows.append(data)
-    counts = (len(section.bundles), len(section.marks), len(section.records), len(section.held), len(section.settled), acks)
-    return HEAD.pack(run, *counts, asking) + after_head(*counts).pack(*numbers)
+    if not (section.resumes or shares or objects or left_out):
+        return 0
+    data = encode_asking(section.resumes, shares, objects, left_out)
+    rows.append(data)
+    return len(data)
 
 
 def encode_asking(
@@ -243,7 +251,7 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int,
     for head, numbers in heads:
         run, bundles, marks, records, held, settled, acks, asking = head
         known = schemas.get(run)
-        section = Section()
+        section = Section([], [], [], [], [], [], None)  # Said one by one: the factories of defaults are calls, too.
         i = 0
         for _ in range(bundles):
             feed, stream, epoch, plan, length = numbers[i : i + 5]
@@ -251,9 +259,9 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int,
                 section.bundles.append(Bundle(feed, stream, epoch, plan, read_rows(data, at, length, known.streams[stream]), length))
             at += length + -length % 8
             i += 5
-        if marks:
-            section.marks = [Mark(*numbers[at_mark : at_mark + 9]) for at_mark in range(i, i + 9 * marks, 9)]
-            i += 9 * marks
+        for _ in range(marks):
+            section.marks.append(new_tuple(Mark, numbers[i : i + 9]))
+            i += 9
         for _ in range(records):
             length = numbers[i + 9]
             if known is not None:
