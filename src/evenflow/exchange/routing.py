@@ -20,7 +20,7 @@ from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN
 from evenflow.plan.plan import Plan
 from evenflow.stream.arrays import arrow_of
 from evenflow.stream.rows import Rows
-from evenflow.stream.taking import taken
+from evenflow.stream.taking import columns_taken
 
 _UINT64, _INT32 = pa.uint64(), pa.int32()
 
@@ -179,7 +179,7 @@ class Router:
             return Pieces(split, whole, (0, rows.count), partitions, owner, self.size_of(whole))
         order, counts = scatter(split.group_of[partition], count)
         bounds = (0, *accumulate(counts.tolist()))
-        whole = pa.RecordBatch.from_arrays([taken(column, order) for column in columns], schema=self.schema)
+        whole = pa.RecordBatch.from_arrays(columns_taken(columns, order), schema=self.schema)
         return Pieces(split, whole, bounds, partitions, None if owner is None else owner[order], self.size_of(whole))
 
     def size_of(self, batch: pa.RecordBatch) -> int:

@@ -36,12 +36,28 @@ class Select(Stateless):
         self._schema = pa.schema(fields)
         self.schemas: tuple[pa.Schema, ...] = (self._schema,)
         self._none = _none(self._schema)
+        self._places = places_of(columns, schema)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
             return (Rows(self._none, rows.partition, rows.hash),)
+        if self._places is not None:
+            return (Rows(rows.batch.select(self._places), rows.partition, rows.hash),)
         arrays = [run(rows.batch) for run in self._runs]
         return (Rows(pa.RecordBatch.from_arrays(arrays, schema=self._schema), rows.partition, rows.hash),)
+
+
+def places_of(columns: Sequence[tuple[str, Column]], schema: pa.Schema) -> list[int] | None:
+    """Where the columns are in the input, if they are its own under their own names: to choose them makes no new arrays."""
+    names = schema.names
+    if (
+        schema.metadata
+        or not columns
+        or len(set(names)) < len(names)
+        or any(column != name or name not in names for name, column in columns)
+    ):
+        return None
+    return [names.index(name) for name, _ in columns]
 
 
 def output_column(name: str, column: Column, schema: pa.Schema, box: str) -> tuple[pa.Field, Run]:

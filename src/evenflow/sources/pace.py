@@ -35,7 +35,7 @@ MOST_PARTITIONS: Final = 4096
 @dataclass(slots=True)
 class Pace:
     """The schedule of one partition. rate: rows/s of the whole source, None: as fast as asked. rows: of the whole source, None:
-    endless.
+    endless; total: of this partition.
     """
 
     rate: int | None
@@ -44,11 +44,11 @@ class Pace:
     of: int
     start_us: int | None = field(default=None, init=False)
     next_row: int = field(default=0, init=False)
+    total: int | None = field(default=None, init=False)
 
-    @property
-    def total(self) -> int | None:
-        """Rows of this partition."""
-        return None if self.rows is None else (self.rows - self.partition + self.of - 1) // self.of
+    def __post_init__(self) -> None:
+        if self.rows is not None:
+            self.total = (self.rows - self.partition + self.of - 1) // self.of
 
     @property
     def ended(self) -> bool:

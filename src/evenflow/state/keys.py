@@ -14,7 +14,7 @@ from evenflow.kernels.hash import Hashes, check_words, hash_columns
 from evenflow.kernels.table import CHECK, HASH
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.rows import Rows
-from evenflow.stream.taking import taken
+from evenflow.stream.taking import columns_taken
 from evenflow.stream.values import plain_values
 
 _AS_WORDS: Final = frozenset((pa.int64().id, pa.uint64().id, pa.float64().id))
@@ -33,7 +33,7 @@ def identity(rows: Rows, keys: Sequence[str]) -> tuple[Hashes, Hashes]:
 
 def key_columns(batch: pa.RecordBatch, keys: Sequence[str], rows: Int64s) -> list[pa.Array]:
     """The key columns at `rows`. Floats in normal form (-0.0 as 0.0, one NaN), as Spark groups them."""
-    return [_normal(taken(batch.column(key), rows)) for key in keys]
+    return [_normal(column) for column in columns_taken([batch.column(key) for key in keys], rows)]
 
 
 def _normal(array: pa.Array) -> pa.Array:

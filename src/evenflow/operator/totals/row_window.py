@@ -107,7 +107,7 @@ class RowWindowAggregate(Tabled, Shown):
         values = np.empty((len(self._rings), n), np.int64)
         nulls = np.zeros((len(self._rings), n), np.uint8)
         for i, (column, form) in enumerate(self._rings):
-            values[i] = value_words(rows.batch, column, "hash" if form == ring.HASHED else "plain")
+            values[i] = value_words(rows.batch.column(column), "hash" if form == ring.HASHED else "plain")
             if rows.batch.column(column).null_count:
                 nulls[i] = nulls_of(rows.batch.column(column))
         most = min(n, n // slide + touched.slots.size)

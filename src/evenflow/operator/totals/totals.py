@@ -67,16 +67,15 @@ class Bound:
     nulls: npt.NDArray[np.uint8]
 
 
-def value_words(batch: pa.RecordBatch, column: str, form: str) -> Int64s:
+def value_words(array: pa.Array, form: str) -> Int64s:
     """int64 (n,): a column in the form that a cell folds: integer, float bits, words that sort, plain words, hashes."""
-    array = batch.column(column)
     if (form, array.type.id) in _AS_THEY_LIE:
         return fixed_view(array, np.int64)
     if pa.types.is_dictionary(array.type) and form != "hash":
         array = array.dictionary_decode()
     floating = pa.types.is_floating(array.type)
     if form == "hash":
-        return hash_columns(batch, [column]).view(np.int64)
+        return hash_columns(pa.RecordBatch.from_arrays([array], ["value"]), ["value"]).view(np.int64)
     if form == "float" or (form == "plain" and floating):
         return floats_of(array).view(np.int64)
     if form == "ordered" and floating:
@@ -107,6 +106,7 @@ class Totals:
         self._values: dict[tuple[str, str], int] = {}
         self._nulls: dict[str, int] = {}
         self._ops = [self._op(cell, partial) for cell in self.cells if cell.words]
+        self._columns = tuple(dict.fromkeys([*(column for column, _ in self._values), *self._nulls]))
         self._fixed_ops = np.array([op[:4] for op in self._ops], np.int64).reshape(-1, 4)
         self._ops_without_nulls = self._fixed_ops.copy()
         self._ops_without_nulls[:, 3] = -1
@@ -131,12 +131,13 @@ class Totals:
     def bind(self, batch: pa.RecordBatch) -> Bound:
         """What to fold for a batch. A single int64 or double column is not copied."""
         n = batch.num_rows
-        found = [value_words(batch, column, form) for column, form in self._values]
+        arrays = {name: batch.column(name) for name in self._columns}  # Each is an object that Arrow makes anew when it is asked.
+        found = [value_words(arrays[column], form) for column, form in self._values]
         values = found[0].reshape(1, n) if len(found) == 1 else np.empty((len(found), n), np.int64)
         if len(found) > 1:
             for row, words in enumerate(found):
                 values[row] = words
-        with_nulls = [(i, nulls_of(batch.column(name))) for name, i in self._nulls.items() if batch.column(name).null_count]
+        with_nulls = [(i, nulls_of(arrays[name])) for name, i in self._nulls.items() if arrays[name].null_count]
         if not with_nulls:
             return Bound(self._ops_without_nulls, values, np.empty((0, n), np.uint8))
         ops = self._fixed_ops
