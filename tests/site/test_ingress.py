@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from evenflow.availability.entries import Cut
 from evenflow.plan.layout import Segment
-from evenflow.site import ingress
-from evenflow.site.ingress import IngressQueue
+from evenflow.site import ingress, ingress_queue
+from evenflow.site.ingress_queue import IngressQueue
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import Beginning, CannotReplay
@@ -33,7 +33,7 @@ def emptied(queue: IngressQueue, limit: int) -> list[list[int]]:
 
 
 def test_wide_rows_make_short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingress, "EPOCH_BYTES_MAX", 1000)
+    monkeypatch.setattr(ingress_queue, "EPOCH_BYTES_MAX", 1000)
     queue = IngressQueue(0, None)
     queue.put(text(*[96] * 25), 0)  # a row takes 100 bytes, with its offset
     assert queue.full(100)
@@ -43,14 +43,14 @@ def test_wide_rows_make_short_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_row_that_is_wider_than_an_epoch_goes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingress, "EPOCH_BYTES_MAX", 1000)
+    monkeypatch.setattr(ingress_queue, "EPOCH_BYTES_MAX", 1000)
     queue = IngressQueue(0, None)
     queue.put(text(5000, 5000), 0)
     assert emptied(queue, 100) == [[5000], [5000]]
 
 
 def test_room_is_for_rows_as_wide_as_those_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingress, "EPOCH_BYTES_MAX", 8000)
+    monkeypatch.setattr(ingress_queue, "EPOCH_BYTES_MAX", 8000)
     queue = IngressQueue(0, 100)
     queue.put(text(*[1] * 40), 0)
     assert not queue.full(1000)
@@ -62,7 +62,7 @@ def test_room_is_for_rows_as_wide_as_those_that_wait(monkeypatch: pytest.MonkeyP
 def test_nothing_is_lost_or_reordered(batches: list[list[int]], limit: int) -> None:
     queue = IngressQueue(0, None)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ingress, "EPOCH_BYTES_MAX", 300)
+        patched.setattr(ingress_queue, "EPOCH_BYTES_MAX", 300)
         for lengths in batches:
             queue.put(text(*lengths), 0)
         epochs = emptied(queue, limit)
@@ -87,7 +87,7 @@ def test_rows_of_an_epoch_that_was_cut_before_are_counted_or_found_by_their_posi
 
 
 def test_what_is_cut_again_is_taken_whatever_an_epoch_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingress, "EPOCH_BYTES_MAX", 10)
+    monkeypatch.setattr(ingress_queue, "EPOCH_BYTES_MAX", 10)
     queue = IngressQueue(0, 8)
     for batch in (positions(3, 4), positions(9, 10, 40)):
         queue.put(batch, 0)

@@ -12,7 +12,8 @@ from evenflow.exchange.section import Held, Section
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Copy, Plan
-from evenflow.site.ingress import Ingress, IngressQueue
+from evenflow.site.ingress import Ingress
+from evenflow.site.ingress_queue import IngressQueue
 from evenflow.site.leading import Leading, newest_term
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions

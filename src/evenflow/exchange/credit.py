@@ -6,7 +6,7 @@ budget it grants the oldest unfinished epoch only, which is always admitted, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from evenflow.exchange.section import NEVER_US, Ack
 from evenflow.stream.ids import SiteId
@@ -108,6 +108,11 @@ class Credit:
         """What those others keep who leave anything out, as they have said last (see Ack)."""
         return [share for peer, share in self._shares.items() if share > 0 and peer in self._granted]
 
+    @property
+    def timed(self) -> bool:
+        """Some site has a timer of processing time."""
+        return bool(self._dues)
+
     def due_after(self, stamp: int) -> int:
         """The least stamp behind this one at which a timer comes at any site. What comes up to it is under way, if not heard of yet."""
         return min([due for due in self._dues if due > stamp], default=NEVER_US) if self._dues else NEVER_US
@@ -127,6 +132,14 @@ class Credit:
     def untold(self, before_us: int) -> list[SiteId]:
         """Listeners that lack the newest acknowledgement and were told nothing since `before_us`."""
         return [peer for peer, told in self._told.items() if told != self._news and self._told_us[peer] <= before_us]
+
+    def lacks(self, said: Container[SiteId]) -> bool:
+        """Whether a listener lacks the newest acknowledgement and is not among those to which something is being said."""
+        news = self._news
+        for peer, told in self._told.items():
+            if told != news and peer not in said:
+                return True
+        return False
 
     def must_tell(self, peer: SiteId) -> bool:
         return self._told.get(peer, self._news) != self._news

@@ -30,7 +30,7 @@ class Feed:
 
 
 @dataclass(slots=True)
-class _Gathered:
+class Gathered:
     """One epoch so far. producers: how many producer partitions have marked it; and what their marks say together."""
 
     producers: int = 0
@@ -40,6 +40,21 @@ class _Gathered:
     kept: int = ALL_KEPT
     newest: int = NO_WATERMARK
     frames: dict[tuple[int, int], list[Bundle]] = field(default_factory=dict)
+
+    def add(self, producers: int, mark: Mark) -> None:
+        """A feeder of so many producer partitions has marked it. Comparisons: `min` and `max` would be five calls more for each mark."""
+        self.producers += producers
+        _, _, _, _, watermark, stamp, opened, kept, newest = mark
+        if watermark < self.watermark:
+            self.watermark = watermark
+        if stamp > self.stamp:
+            self.stamp = stamp
+        if opened < self.opened:
+            self.opened = opened
+        if kept < self.kept:
+            self.kept = kept
+        if newest > self.newest:
+            self.newest = newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +84,7 @@ class Inbox:
         self.frame_bytes = 0
         self.duplicates = 0
         self.feeds: dict[FeedNumber, Feed] = {}
-        self._epochs: dict[int, _Gathered] = {}
+        self._epochs: dict[int, Gathered] = {}
         self.voids: dict[int, int] = {}
         self._stamp = 0
 
@@ -112,8 +127,12 @@ class Inbox:
             return
         gathered = self._epochs.get(bundle.epoch)
         if gathered is None:
-            gathered = self._epochs[bundle.epoch] = _Gathered()
-        gathered.frames.setdefault((feed.site, feed.number), []).append(bundle)
+            gathered = self._epochs[bundle.epoch] = Gathered()
+        key = feed.site, feed.number
+        if key in gathered.frames:
+            gathered.frames[key].append(bundle)
+        else:
+            gathered.frames[key] = [bundle]
         self.frame_bytes += bundle.size
 
     def mark(self, mark: Mark) -> bool:
@@ -125,13 +144,8 @@ class Inbox:
         feed.marked = mark.epoch
         gathered = self._epochs.get(mark.epoch)
         if gathered is None:
-            gathered = self._epochs[mark.epoch] = _Gathered()
-        gathered.producers += len(feed.producers)
-        gathered.watermark = min(gathered.watermark, mark.watermark)
-        gathered.stamp = max(gathered.stamp, mark.stamp)
-        gathered.opened = min(gathered.opened, mark.opened)
-        gathered.kept = min(gathered.kept, mark.kept)
-        gathered.newest = max(gathered.newest, mark.newest)
+            gathered = self._epochs[mark.epoch] = Gathered()
+        gathered.add(len(feed.producers), mark)
         if self.voids:
             return self.advance()
         if mark.epoch != self.through + 1 or gathered.producers < self.producers:

@@ -34,8 +34,9 @@ class Acknowledging:
         self.heard[peer], received = ack, ack.received
         for cohort in self._part.cohorts.values():
             for stream, kept in cohort.retained.items():
-                if kept.acked.get(peer, received[stream]) < received[stream]:
-                    kept.hear(peer, received[stream])
+                epoch = received[stream]
+                if kept.acked.get(peer, epoch) < epoch:
+                    kept.hear(peer, epoch)
         return self.credit.hear(peer, ack)
 
     def received(self, site: SiteId, stream: int) -> int:
@@ -97,5 +98,5 @@ class Acknowledging:
         outbox = self._part.outbox
         for peer in self.credit.untold(before_us):
             outbox.begin(peer)
-        if any(self.credit.must_tell(peer) and peer not in outbox for peer in self.credit.listeners):
+        if self.credit.lacks(outbox):
             self._schedule()

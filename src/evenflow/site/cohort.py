@@ -25,7 +25,7 @@ from evenflow.site.events import Release
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.log import PartitionLog
 from evenflow.site.turns import Turns
-from evenflow.site.view import View
+from evenflow.site.view import Terms, View
 from evenflow.state.snapshot import Snapshot
 from evenflow.stream.epoch import ALL_KEPT, IDLE, NO_WATERMARK, Lost, Tick, behind
 from evenflow.stream.ids import CopyNumber
@@ -139,10 +139,10 @@ class Cohort:
         frames = tuple([(stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches])
         rows = sum([batch.num_rows for _, batches in frames for batch in batches]) if frames else 0
         hosted.busy = True
-        groups = view.key_groups(hosted.segment, epoch)
-        changed = None if groups is hosted.groups else groups
-        splits = () if asks else view.splits(hosted.segment, epoch)
-        version, effects = self._changed(epoch, view), None
+        terms = view.terms(hosted.segment.id, epoch)
+        changed = None if terms.groups is hosted.groups else terms.groups
+        splits = () if asks else terms.splits
+        version, effects = self._changed(terms), None
         if hosted.segment.effects is not None and not asks:
             records = [log.record(epoch) for log in self.logs.values()]
             effects = tuple([(record.partition, record.rows) for record in records if record.rows is not None])
@@ -164,15 +164,15 @@ class Cohort:
         rows = sum([batch.num_rows for _, batch in arrived])
         hosted.busy = True
         stamps = {record.partition: record.stamp for record in records}
-        splits, version = view.splits(hosted.segment, epoch), self._changed(epoch, view)
+        terms = view.terms(hosted.segment.id, epoch)
         return Work(
-            hosted, self.number, splits, (), arrived, done_batches, ended, tick, opened, rows, stamps, version=version, born=self.born
+            hosted, self.number, terms.splits, (), arrived, done_batches, ended, tick, opened, rows, stamps,
+            version=self._changed(terms), born=self.born,
         )  # fmt: skip
 
-    def _changed(self, epoch: int, view: View) -> tuple[int, Segment] | None:
+    def _changed(self, terms: Terms) -> tuple[int, Segment] | None:
         """The version of an epoch, if it is another one than before."""
-        number, segment = view.runs(self.segment.id, epoch)
-        return None if number == self.hosted.version else (number, segment)
+        return None if terms.version == self.hosted.version else (terms.version, terms.segment)
 
     def absorb(self, other: Cohort, rolled: Sequence[int]) -> None:
         """Take over the partitions of a copied cohort that is as far. rolled: those partitions."""

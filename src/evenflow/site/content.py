@@ -22,7 +22,8 @@ from evenflow.errors import SourceError
 from evenflow.exchange.routing import row_bytes_of
 from evenflow.exchange.section import Record, RowsObject, Share
 from evenflow.plan.layout import Layout, Segment
-from evenflow.site.ingress import Ingress, IngressQueue
+from evenflow.site.ingress import Ingress
+from evenflow.site.ingress_queue import IngressQueue
 from evenflow.site.leading import Leading, Role
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
@@ -203,6 +204,11 @@ class ContentIngress(Ingress):
     def room(self, key: Key) -> int:
         queue = self.queues.get(key)
         return 0 if queue is None or queue.ended else queue.room(self.options.epoch_rows)
+
+    @property
+    def at_rest(self) -> bool:
+        """Never: epochs come by the time of what is read."""
+        return False
 
     def may_close(self, granted: int, processed: int, now_us: int) -> bool:
         epoch = self.closed + 1

@@ -338,11 +338,10 @@ class Effects(Fittings):
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
         self._send(cohort, outcome)
         self.releasing.finish(cohort, outcome)
-        for partition in outcome.failed:
-            self.counters.rows_failed += self.view.counts(hosted.segment.id, (partition,))
-        for partition, rows in outcome.ended:
-            if self.view.counts(hosted.segment.id, (partition,)):
-                self.counters.rows_out += rows
+        if outcome.failed or outcome.ended:
+            counted = self.view.counted(hosted.segment.id)
+            self.counters.rows_failed += sum([partition in counted for partition in outcome.failed])
+            self.counters.rows_out += sum([rows for partition, rows in outcome.ended if partition in counted])
         cohort.roll(outcome.digest)
         if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
             values = cohort.digests[list(cohort.partitions)].tobytes()
@@ -465,11 +464,11 @@ class Effects(Fittings):
 
     def _send(self, cohort: Cohort, outcome: Outcome) -> None:
         """Keep an epoch's frames (A1), and hand them to those who have asked for them, here or at a peer."""
-        tick = outcome.tick
-        plan = self.view.plan_at(tick.epoch).number
-        if cohort.segment.kind == "ingress" and self.view.plan.mode(cohort.segment.id) is Mode.AMNESIA:
-            self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed(set(cohort.segment.outputs)))
-        for output, stream in enumerate(cohort.segment.outputs):
+        tick, segment = outcome.tick, cohort.hosted.segment
+        plan = self.view.terms(segment.id, tick.epoch).plan
+        if segment.kind == "ingress" and self.view.plan.mode(segment.id) is Mode.AMNESIA:
+            self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed(set(segment.outputs)))
+        for output, stream in enumerate(segment.outputs):
             kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output), tick.kept, tick.newest)
             if self.losing.counting:
                 self.losing.made(cohort, stream, kept)

@@ -415,11 +415,11 @@ class Hosted:
             if number == 0 and effects is not None:
                 given = from_effects(effects, operator.schemas)
             elif step.other is None:
-                given = cast(Operator, operator).process(taken, tick)
+                given = operator.process(taken, tick)  # type: ignore[union-attr]
             else:
                 right = results(step.other.step, step.other.port)
                 rows_in += right.partition.size
-                given = cast(TwoSided, operator).process_sides(taken, right, tick)
+                given = operator.process_sides(taken, right, tick)  # type: ignore[union-attr]
             results.by_step.append(given)
             begun_ns, at_ns = at_ns, now_ns()
             tally.rows_in[number] += rows_in

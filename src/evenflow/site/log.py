@@ -9,12 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
 
 from evenflow.availability.entries import Cut
+from evenflow.exchange.routing import row_bytes_of
 from evenflow.exchange.section import Record, RowsObject, Share
 from evenflow.site.entered import Entered
 from evenflow.stream.epoch import NO_WATERMARK
+
+UNKNOWN: Final = -1
+"""Width of rows of which none have come yet."""
 
 
 @dataclass(slots=True)
@@ -25,7 +31,8 @@ class PartitionLog:
     rows of the source in the epochs up to `end`, taken_done: up to `done`. stamp: of the newest record. ended: the source has.
     entered_done: which tasks of Spark those rows up to `done` are of, if they were pushed (I2). cuts: of the records that may not be
     durable, by epoch; they stay when the rows go (J5). None: nothing is journalled. known: it is known what the
-    epochs before the first record have taken.
+    epochs before the first record have taken. frame_bytes: of the records' rows; _sizes: by epoch, of those that have any; _width: of a
+    row, None if rows differ.
     """
 
     segment: int
@@ -43,7 +50,10 @@ class PartitionLog:
     entered_done: Entered = field(default_factory=Entered)
     cuts: dict[int, Cut] | None = None
     known: bool = True
+    frame_bytes: int = 0
     _records: dict[int, Record] = field(default_factory=dict)
+    _sizes: dict[int, int] = field(default_factory=dict)
+    _width: int | None = UNKNOWN
 
     @staticmethod
     def begun(segment: int, partition: int, epoch: int, taken: int = 0, ended: bool = False) -> PartitionLog:
@@ -86,6 +96,9 @@ class PartitionLog:
         """The leader has cut an epoch."""
         assert record.epoch == self.end + 1, f"epoch {record.epoch} after {self.end}"
         self._records[record.epoch] = record
+        if record.rows is not None:
+            size = self._sizes[record.epoch] = self._bytes_of(record.rows)
+            self.frame_bytes += size
         self.end = record.epoch
         self.taken, self.stamp, self.ended = record.taken, record.stamp, record.ended
         if self.cuts is not None:
@@ -140,10 +153,10 @@ class PartitionLog:
 
     def drop(self, safe: int) -> None:
         """Forget the records that were emitted and that nobody can ask for."""
-        for epoch in sorted(self._records):
-            if epoch > min(safe, self.done):
-                return
-            del self._records[epoch]
+        records, last = self._records, min(safe, self.done)
+        if records and next(iter(records)) <= last:
+            for epoch in [epoch for epoch in records if epoch <= last]:
+                self._forget(epoch)
 
     def settled_cuts(self, after: int) -> tuple[Cut, ...]:
         """Those that may not be durable of the settled epochs after this one, ascending."""
@@ -155,13 +168,19 @@ class PartitionLog:
         if self.cuts is not None:
             self.cuts = {epoch: cut for epoch, cut in self.cuts.items() if epoch > durable}
 
-    @property
-    def frame_bytes(self) -> int:
-        return sum(record.rows.nbytes for record in self._records.values() if record.rows is not None)
+    def _bytes_of(self, rows: pa.RecordBatch) -> int:
+        """About. All rows of a partition have the same columns; asking Arrow would cost more than to append the record."""
+        if self._width == UNKNOWN:
+            self._width = row_bytes_of(rows.schema)
+        return int(rows.nbytes) if self._width is None else int(rows.num_rows) * self._width
+
+    def _forget(self, epoch: int) -> None:
+        self._records.pop(epoch, None)
+        self.frame_bytes -= self._sizes.pop(epoch, 0)
 
     def _forget_after(self, epoch: int) -> None:
         while self.end > epoch:
-            self._records.pop(self.end, None)
+            self._forget(self.end)
             if self.cuts is not None:
                 self.cuts.pop(self.end, None)
             self.end -= 1

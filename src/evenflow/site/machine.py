@@ -205,9 +205,10 @@ class SiteMachine(Effects):
     def _begin_epochs(self) -> None:
         """`_run_cohorts`, where nothing is out of the ordinary."""
         for cohort in self.housing.order:
-            work = cohort.next_work(self.view)
-            if work is not None:
-                self._actions.append(Run(work))
+            if not cohort.hosted.busy:
+                work = cohort.next_work(self.view)
+                if work is not None:
+                    self._actions.append(Run(work))
 
     def _run_cohorts(self) -> None:
         housing, departing, capturing = self.housing, self.departing, self.capturing
@@ -236,7 +237,7 @@ class SiteMachine(Effects):
     def _close_epochs(self) -> bool:
         """Close the next epoch if it is time. True if it was."""
         ingress, credit = self.ingress, self.credit
-        if not ingress.queues:
+        if not ingress.queues or (ingress.at_rest and not credit.timed):
             return False
         if ingress.reflex.active:
             ingress.reflex.allowance.note(credit.processed, self.now_us, credit.shares())

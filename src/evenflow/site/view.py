@@ -18,7 +18,7 @@ from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.plan import Copy, Plan
-from evenflow.stream.ids import NO_COPY, NO_SITE, CopyNumber, SiteId
+from evenflow.stream.ids import NO_COPY, NO_SITE, CopyNumber, PlanNumber, SiteId
 
 NOBODY: Final = NO_SITE
 """In a placement: the replica is lost and not being copied."""
@@ -35,6 +35,19 @@ class Block:
 
 Alike = tuple[CopyNumber, SiteId, tuple[SiteId, ...], tuple[int, ...]]
 """Partitions that are alike in a plan: number of the copy that they are part of, 0 for none; its target, -1 for none; sites; partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the epochs of a segment go by as long as a plan acts. plan: its number. splits: how the output is grouped, by output arc.
+    groups: int32 (G,), the partition of each key group; the same array as long as they are the same, None of an ingress segment. version:
+    number of the one that changed the segment last; segment: with the steps that it runs."""
+
+    plan: PlanNumber
+    splits: tuple[Split, ...]
+    groups: npt.NDArray[np.int32] | None
+    version: int
+    segment: Segment
 
 
 class View:
@@ -54,8 +67,9 @@ class View:
         self._blocks: dict[int, tuple[Block, ...]] = {}
         self._splits: dict[tuple[int, int], tuple[Split, ...]] = {}
         self._groups: dict[tuple[int, int], npt.NDArray[np.int32]] = {}
+        self._terms: dict[tuple[int, int], Terms] = {}
         self._sides: dict[SiteId, int] = {}
-        self._counted: dict[tuple[int, int], bool] = {}
+        self._counted: dict[int, frozenset[int]] = {}
         self._least: int | None = None
         self._note()
 
@@ -79,6 +93,7 @@ class View:
         oldest = self.plans[0].number
         self._splits = {key: splits for key, splits in self._splits.items() if key[1] >= oldest}
         self._groups = {key: groups for key, groups in self._groups.items() if key[1] >= oldest}
+        self._terms.clear()
         self._note()
 
     def change(self, membership: Membership) -> None:
@@ -218,6 +233,17 @@ class View:
             fed.setdefault(wanted, []).extend(block.partitions)
         return {site: tuple(sorted(partitions)) for site, partitions in fed.items()}
 
+    def terms(self, segment: int, epoch: int) -> Terms:
+        """What the segment's epoch goes by: worked out once for each plan, and asked for each epoch."""
+        plan = self.plan_at(epoch)
+        found = self._terms.get((segment, plan.number))
+        if found is None:
+            described = self.layout.segments[segment]
+            groups = None if described.kind == "ingress" else self.key_groups(described, epoch)
+            found = Terms(plan.number, self.splits(described, epoch), groups, *self.runs(segment, epoch))
+            self._terms[segment, plan.number] = found
+        return found
+
     def splits(self, segment: Segment, epoch: int) -> tuple[Split, ...]:
         """How the segment's output of an epoch is grouped, per output arc."""
         plan = self.plan_at(epoch)
@@ -244,11 +270,16 @@ class View:
 
     def counts(self, segment: int, partitions: tuple[int, ...]) -> bool:
         """Whether this site is the one of several replicas whose numbers are counted: the first live one of these partitions."""
-        key = segment, partitions[0]
-        found = self._counted.get(key)
+        return partitions[0] in self.counted(segment)
+
+    def counted(self, segment: int) -> frozenset[int]:
+        """The partitions of a segment whose numbers are counted here (see `counts`)."""
+        found = self._counted.get(segment)
         if found is None:
-            live = self.membership.live(self.plan, *key)
-            found = self._counted[key] = bool(live) and live[0] == self.site
+            alike = [block.partitions for block in self.blocks(segment)]
+            live = [self.membership.live(self.plan, segment, partitions[0]) for partitions in alike]
+            found = frozenset([p for partitions, sites in zip(alike, live, strict=True) if sites[:1] == (self.site,) for p in partitions])
+            self._counted[segment] = found
         return found
 
     def leader(self, segment: int, partition: int) -> Leader:

@@ -169,7 +169,7 @@ KEEPING: Final = (
         "journal.gone_rows(self.retained[0].epoch)",
         "journal.gone_rows(self.retained[0].epoch + 1_000)",
     ),
-    Mutation("cuts do not say where rows are", "site.ingress:IngressQueue.take", "tuple(objects)", "()"),
+    Mutation("cuts do not say where rows are", "site.ingress_queue:IngressQueue.take", "tuple(objects)", "()"),
 )
 """Of rows that nobody gives again (J5)."""
 
@@ -231,9 +231,7 @@ SHEDDING: Final = (
     ),
     Mutation("a gate forgets when nothing is left out", "operator.facts:Facts.losing", "return lost\n", "return ()\n"),
     Mutation("a gate is not copied", "site.arriving:Arriving._settle", 'facts.get("lost", ())', "()"),
-    Mutation(
-        "marks are merged the other way", "exchange.inbox:Inbox.mark", "min(gathered.kept, mark.kept)", "max(gathered.kept, mark.kept)"
-    ),
+    Mutation("marks are merged the other way", "exchange.inbox:Gathered.add", "if kept < self.kept:", "if kept > self.kept:"),
 )
 """Of rows that are left out. Not in the list, since most seeds come through, and tests of one function find each: that event time goes by
 what was kept (operator/test_gate.py), that consumers go by the newest time of one source partition (exchange/test_inbox.py), and that a
@@ -322,9 +320,9 @@ MUTATIONS: Final = (
     Mutation("a stale feed is accepted", "site.feeding:Feeding._ask", "self._numbers += len(feeders)", "self._numbers += 0"),
     Mutation(
         "watermarks are not merged",
-        "exchange.inbox:Inbox.mark",
-        "gathered.watermark = min(gathered.watermark, mark.watermark)",
-        "gathered.watermark = mark.watermark",
+        "exchange.inbox:Gathered.add",
+        "if watermark < self.watermark:",
+        "if True:",
     ),
     Mutation(
         "promises are forgotten with a membership",
