@@ -6,6 +6,7 @@ what is copied, `acknowledging` what peers hear, `releasing` sinks. Nothing here
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from evenflow.availability.mode import Mode
@@ -217,8 +218,8 @@ class Effects(Fittings):
             self._may_close = True
         for bundle in section.bundles:
             self.feeding.put(bundle)
-        for mark in section.marks:
-            self._take_mark(mark)
+        if section.marks:
+            self._take_marks(section.marks)
         for key in self.leading.confirm(peer, section) if section.settled else ():
             self.arriving.give_up(*key)
         if section.records:
@@ -477,10 +478,14 @@ class Effects(Fittings):
             else:
                 cohort.retained[stream].keep(kept)
 
-    def _take_mark(self, mark: Mark) -> None:
-        if mark.stream != CLOSES and self.feeding.mark(mark):
-            self._may_begin = True
-        if (mark.stream == CLOSES or mark.stream in self._ingress_streams) and self.ingress.demand(mark.epoch):
+    def _take_marks(self, marks: Sequence[Mark]) -> None:
+        closed = 0
+        for mark in marks:
+            if mark.stream != CLOSES and self.feeding.mark(mark):
+                self._may_begin = True
+            if mark.epoch > closed and (mark.stream == CLOSES or mark.stream in self._ingress_streams):
+                closed = mark.epoch
+        if closed and self.ingress.demand(closed):
             self._may_close = True
 
     def _beat(self) -> None:

@@ -96,7 +96,7 @@ class Releasing:
         opened = self._opened.setdefault(cohort.segment.id, {})
         opened[outcome.tick.epoch] = outcome.opened
         stored = tuple([opened.pop(epoch) for epoch in outcome.stored if epoch in opened])
-        if stored and any(view.counts(cohort.segment.id, (partition,)) for partition in cohort.partitions):
+        if stored and not view.counted(cohort.segment.id).isdisjoint(cohort.partitions):
             self._part.act(Stored(cohort.segment.id, stored))
         if len(opened) > OPENED_MAX:
             del opened[next(iter(opened))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from evenflow.exchange.rules import Rule, RuleTable, always, otherwise
+from evenflow.exchange.rules import Judge, Rule, RuleTable, always, otherwise
 from evenflow.site import guards
 from evenflow.site.bases import CheckpointCompleted, Revive
 from evenflow.site.effects import Effects
@@ -132,5 +132,10 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("V2", PlanAborted, always, Effects.abandon, "the promise is over")
 
 
-JUDGES: Final = {Heard: guards.of_heard, WorkDone: guards.of_work, RowsArrived: guards.of_rows, TimerFired: guards.of_timer}
+JUDGES: Final[dict[type, Judge[Effects]]] = {
+    Heard: guards.of_heard,
+    WorkDone: guards.of_work,
+    RowsArrived: guards.of_rows,
+    TimerFired: guards.of_timer,
+}
 RULES: Final[RuleTable[Effects]] = RuleTable(_rules(), judges=JUDGES)
