@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from evenflow import nexmark
-from evenflow.errors import QueryError
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.nexmark_events import STREAMS
@@ -51,19 +50,11 @@ def test_a_query_gives_what_batch_spark_gives(spark: Any, seed: int, name: str) 
     expected.unpersist()
 
 
-ROW_BY_ROW = {"q0", "q1", "q2", "q3", "q10", "q13", "q14", "q20", "q21", "q22"}
-"""Queries without an aggregate, and without places: their rows never change, so there is no complete mode of them."""
-
-
 @pytest.mark.conformance
 @pytest.mark.parametrize("name", nexmark.NAMES)
 def test_what_changes_and_the_whole_are_what_batch_spark_gives(spark: Any, seed: int, name: str) -> None:
     """Changes leave the rows that batch Spark has; in complete mode the last table has them."""
     expected = Answer.of(spark.sql(nexmark.query(name).sql))
     assert_same_rows(left(run(name, seed, CUTS[1], "changelog")), expected)
-    if name in ROW_BY_ROW:
-        with pytest.raises(QueryError, match="complete mode"):
-            dataflow(name, "complete", seed=seed, **EVENTS)
-        return
     whole = run(name, seed, CUTS[2], "complete")
     assert_same_rows(whole.slice(whole.num_rows - len(expected.rows)), expected)

@@ -234,9 +234,8 @@ def test_sql_in_complete_mode_sorts_and_cuts() -> None:
 @pytest.mark.parametrize(
     ("text", "mode", "says"),
     [
-        ("SELECT k FROM t", "complete", "here is none; use append mode"),
         ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, '1 minute')", "update", "column 39: rows join sessions that have come"),
-        ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, CASE WHEN v > 0 THEN '1 minute' END)", "complete", "come once"),
+        ("SELECT k, count(*) FROM t GROUP BY k, session_window(ts, CASE WHEN v > 0 THEN '1 minute' END)", "update", "come once"),
         ("SELECT first(n) FROM (SELECT k, count(*) AS n FROM t GROUP BY k)", "changelog", r"first\(n\) of a changelog would have to know"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY n + 1", "complete", "sorted by names of its columns"),
         ("SELECT k, count(*) AS n FROM t GROUP BY k LIMIT 1 + 1", "complete", "LIMIT takes a number"),

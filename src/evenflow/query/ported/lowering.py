@@ -31,6 +31,7 @@ from evenflow.query.script.grammar import Script, parse_script
 from evenflow.query.script.lowering import OutputMode
 from evenflow.query.script.relation import Relation, Windows, free_name
 from evenflow.query.script.select import Lowering
+from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class PlanLowering:
         with about(plan):
             self._check_mode(ported.relation)
             shown = self._shown(plan, ported)
+            if self.mode == "complete" and not is_changelog(shown.stream.schema):  # Spark refuses it, too, when such a query is started.
+                raise QueryError("complete mode puts out the groups of an aggregate again and again, and here is none; use append mode")
             by = [f"{self._end_column(plan, tree)} {'desc' if desc else 'asc'}" for tree, desc in ending.by]
             return self._lowering("SELECT 1").finished(shown, exp.Select(), by, ending.limit)
 

@@ -50,6 +50,25 @@ class _Parser(ExpressionParser):
         recognized: exp.MatchRecognize = _placed(tree, begin)
         return recognized
 
+    def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
+        return None if self._names_windows() else super()._parse_table_alias(alias_tokens)
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        made = super()._parse_query_modifiers(this)
+        if isinstance(made, exp.Select) and self._names_windows():
+            self._advance()
+            made.set("windows", self._parse_csv(self._parse_named_window))
+            made = super()._parse_query_modifiers(made)
+        return made
+
+    def _names_windows(self) -> bool:
+        """Whether WINDOW name AS ( comes: nothing else does, as a name of a table or of a column."""
+        first, name, word, opens = (*self._tokens[self._index : self._index + 4], *[None] * 4)[:4]
+        return bool(
+            first and name and word and opens and first.text.upper() == "WINDOW"
+            and word.token_type == TokenType.ALIAS and opens.token_type == TokenType.L_PAREN
+        )  # fmt: skip
+
     def _measure(self) -> exp.Expr | None:
         """An expression, AS a name. Of one row per match RUNNING and FINAL are the same."""
         self._match_texts(("FINAL", "RUNNING"))
@@ -85,12 +104,13 @@ def _placed(tree: Tree, token: Any) -> Tree:
 
 
 class _Dialect(ExpressionDialect):
-    """Functions are left as they were written. There are no named windows, because `window` is a function and a column here."""
+    """Functions are left as they were written. WINDOW is a word only where it names some: `window` is a function and a column."""
 
     class Tokenizer(ExpressionDialect.Tokenizer):
         KEYWORDS: ClassVar[Any] = {
             **{word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"},
             "MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE,
+            "MATCH_CONDITION": TokenType.MATCH_CONDITION,
         }
 
     Parser = _Parser

@@ -17,6 +17,7 @@ from evenflow.errors import UnknownColumn
 from evenflow.query.script.distinct import aggregated
 from evenflow.query.script.filtered import of_those, within
 from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
+from evenflow.query.script.own_sessions import with_sessions
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
 from evenflow.query.script.sets import is_window, sets_of, spread_sets
@@ -58,6 +59,8 @@ class Grouping:
 
     def result(self) -> Relation:
         """The relation behind GROUP BY, HAVING and the list of columns."""
+        if (sessions := with_sessions(self.lower, self.tree, self.relation, self.items, self._meant)) is not None:
+            self.tree, self.relation, self.items = sessions
         self._find_keys()
         columns = [(name, self._after(item)) for name, item in self.items]
         having = self.tree.args.get("having")

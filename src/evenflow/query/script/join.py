@@ -12,6 +12,7 @@ from sqlglot import exp
 from evenflow.errors import ExpressionError, UnknownColumn
 from evenflow.query.changing import as_changes
 from evenflow.query.join import split_condition
+from evenflow.query.script.as_of import is_as_of, newest, without_version
 from evenflow.query.script.lowering import Lower, Tables
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.values import with_values
@@ -35,13 +36,17 @@ def joined_all(lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: 
     for join in joins:
         if isinstance(join.this, exp.Values):
             left = with_values(lower, left, join)
+        elif is_as_of(join):
+            right = lower.table(without_version(join.this), tables)
+            given = (join.args.get("match_condition"), join.args.get("on"))
+            left = newest(lower, left, join, right, [part for tree in given if tree is not None for part in conjuncts(tree)])
         else:
             left = joined(lower, left, join, lower.table(join.this, tables), pending)
     return left
 
 
 def _is_comma(join: exp.Join) -> bool:
-    bare = not isinstance(join.this, exp.Values) and not any(join.args.get(part) for part in ("on", "using", "method"))
+    bare = not isinstance(join.this, exp.Values) and not is_as_of(join) and not any(map(join.args.get, ("on", "using", "method")))
     return bare and (join.side, join.kind.upper()) in (("", ""), ("", "CROSS"))
 
 
@@ -76,13 +81,16 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
     shared = {v.table.lower() for v in left.columns} & {v.table.lower() for v in right.columns} - {""}
     if shared:
         script.fail(join.this, f"two tables are called {shared.pop()!r}; give one of them an alias with AS")
-    both = replace(left, columns=(*left.columns, *right.columns))
     on, using = join.args.get("on"), [name.name for name in join.args.get("using") or ()]
     if natural:
         theirs = {v.name.lower() for v in right.columns}
         using = list(dict.fromkeys(v.name for v in left.columns if v.name.lower() in theirs))
         if not using:
             script.fail(join, "a NATURAL JOIN is by the columns that both sides have, and these have none; write JOIN ... ON")
+    if using:
+        left = _named(left, "_left", right)
+        right = _named(right, "_right", left)
+    both = replace(left, columns=(*left.columns, *right.columns))
     if using and how == "full":
         script.fail(
             join,
@@ -195,6 +203,12 @@ def _equal(lower: Lower, left: Relation, right: Relation, using: Sequence[str], 
             sides = [relation.find(exp.column(name)) for relation in (left, right)]
             parts.append(exp.EQ(this=_of(sides[0]), expression=_of(sides[1])))
     return parts
+
+
+def _named(relation: Relation, name: str, other: Relation) -> Relation:
+    """The relation with a name for a query that has none, so that its columns are told from those of the other side."""
+    table = free_name(name, [visible.table for visible in (*relation.columns, *other.columns)])
+    return replace(relation, columns=tuple(v if v.table else replace(v, table=table) for v in relation.columns))
 
 
 def _of(visible: Visible) -> exp.Column:

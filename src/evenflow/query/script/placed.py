@@ -5,7 +5,7 @@ Each OVER (...) of a query is a box that adds its columns. It keeps all rows, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
 from sqlglot import exp
@@ -20,6 +20,32 @@ from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import ddl_of, has_map, quoted
 
 Order = Sequence[tuple[exp.Expr, bool]]
+
+
+def with_named_windows(lower: Lower, tree: exp.Select) -> None:
+    """Write out what `WINDOW w AS (...)` names, wherever it says OVER w or OVER (w ...)."""
+    named: dict[str, exp.Window] = {}
+    for window in tree.args.get("windows") or ():
+        _write_out(lower, window, named)
+        if named.setdefault(window.name.lower(), window) is not window:
+            lower.script.fail(window, f"two windows are called {window.name!r}; give one of them another name")
+    tree.set("windows", None)
+    for window in [window for item in tree.expressions for window in item.find_all(exp.Window)]:
+        _write_out(lower, window, named)
+
+
+def _write_out(lower: Lower, window: exp.Window, named: Mapping[str, exp.Window]) -> None:
+    alias = window.args.get("alias")
+    if alias is None:
+        return
+    if (meant := named.get(alias.name.lower())) is None:
+        lower.script.fail(window, f"no window is called {alias.name!r}; write WINDOW {alias.name} AS (...) behind the query")
+    for part in ("partition_by", "order", "spec"):
+        if (given := meant.args.get(part)) and window.args.get(part):
+            lower.script.fail(window, f"the window {alias.name!r} says that already; leave it out here")
+        elif given:
+            window.set(part, [each.copy() for each in given] if isinstance(given, list) else given.copy())
+    window.set("alias", None)
 
 
 def order_of(lower: Lower, relation: Relation, parts: Sequence[exp.Expr]) -> list[tuple[exp.Expr, bool]]:

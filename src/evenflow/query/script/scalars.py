@@ -41,7 +41,7 @@ def with_scalars(lower: Lower, tree: exp.Select, relation: Relation, pending: li
 def without_having(tree: exp.Select) -> exp.Select:
     """A HAVING with queries inside as a WHERE of a query around it; the tree itself if there is none."""
     having = tree.args.get("having")
-    if having is None or next(_scalars(having), None) is None or tree.args.get("distinct"):
+    if having is None or not _has_query(having) or tree.args.get("distinct"):
         return tree
     inner = tree.copy()
     condition = inner.args["having"].this
@@ -76,11 +76,16 @@ def _scalars(tree: exp.Expr) -> Iterator[exp.Subquery]:
                 yield from _scalars(part)
 
 
+def _has_query(having: exp.Having) -> bool:
+    """Whether a query stands in it, for a value or behind IN or EXISTS."""
+    return having.find(exp.Subquery, exp.Exists) is not None or any(each.args.get("query") is not None for each in having.find_all(exp.In))
+
+
 def _leaves(tree: exp.Expr) -> Iterator[exp.Expr]:
     """Aggregates of a condition with all that belongs to them, and columns outside these."""
     if isinstance(tree, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.Column) or is_aggregate(tree):
         yield tree
-    elif not isinstance(tree, exp.Subquery):
+    elif not isinstance(tree, exp.Subquery | exp.Select):
         for child in list(tree.iter_expressions()):
             yield from _leaves(child)
 

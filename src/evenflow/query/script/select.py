@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
+from evenflow.query.changing import as_changes
 from evenflow.query.expression import fields_of
 from evenflow.query.script.among import among
 from evenflow.query.script.best import best_rows, over_rows
@@ -25,14 +26,13 @@ from evenflow.query.script.lowering import (
     is_aggregated,
 )
 from evenflow.query.script.match import recognized
-from evenflow.query.script.placed import cut, number_of
-from evenflow.query.script.relation import Relation, is_column
+from evenflow.query.script.placed import cut, number_of, with_named_windows
+from evenflow.query.script.relation import Relation, Visible, is_column
 from evenflow.query.script.scalars import with_scalars, without_having
 from evenflow.query.script.united import distinct as distinct_rows
 from evenflow.query.script.united import united
 from evenflow.query.script.values import source_of
 from evenflow.query.sql.parser import dotted, to_sql
-from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -55,10 +55,8 @@ class Lowering(Lower):
         """The stream of a relation that is put out: in complete mode, of its whole tables, in an order."""
         if self.mode != "complete":
             return relation.stream
-        if not is_changelog(relation.stream.schema):
-            self.script.fail(tree, "complete mode puts out the groups of an aggregate again and again, and here is none; use append mode")
-        with self.script.at(tree):
-            return relation.stream.complete(self.every, order_by=order_by, limit=limit)
+        with self.script.at(tree):  # Rows that come once stay in the table, all of them.
+            return as_changes(relation.stream).complete(self.every, order_by=order_by, limit=limit)
 
     def query(self, tree: exp.Expr, tables: Tables) -> Relation:
         """The relation that a SELECT, a UNION ALL, or one in parentheses gives."""
@@ -93,6 +91,7 @@ class Lowering(Lower):
                 self.script.fail(tree, f"nothing reads {name!r}; leave it out, or write a query that reads it")
 
     def _select(self, tree: exp.Select, tables: Tables) -> Relation:
+        with_named_windows(self, tree)
         self._check_clauses(tree)
         if tree.args.get("from_") is None:
             self.script.fail(tree, "a SELECT without FROM is one row and no stream; say which stream it reads")
@@ -184,8 +183,8 @@ class Lowering(Lower):
         for item in tree.expressions:
             star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
             if isinstance(star, exp.Star):
-                if star.args.get("except_") or star.args.get("replace") or star.args.get("rename"):
-                    self.script.fail(item, "* EXCEPT is not available; list the columns")
+                if star.args.get("replace") or star.args.get("rename"):
+                    self.script.fail(item, "* REPLACE and * RENAME are not available; list the columns")
                 table = item.table if isinstance(item, exp.Column) else ""
                 shown = relation.expanded(table)
                 if not shown and (fields := self._fields(relation, item)):
@@ -193,6 +192,7 @@ class Lowering(Lower):
                     continue
                 if not shown:
                     self.script.fail(item, f"there is no table {table!r} in FROM")
+                shown = self._without(shown, star.args.get("except_") or ())
                 made += [(v.name, exp.column(v.name, table=v.table or None, quoted=True)) for v in shown]
             elif isinstance(item, exp.Alias):
                 made.append((item.alias, item.this))
@@ -207,6 +207,17 @@ class Lowering(Lower):
             if name.lower() in names[:at]:
                 self.script.fail(item, f"two columns are called {name!r}; rename one with AS")
         return made
+
+    def _without(self, shown: Sequence[Visible], left_out: Sequence[exp.Expr]) -> list[Visible]:
+        """What * EXCEPT (...) stands for."""
+        names = {each.name.lower(): each for each in left_out}
+        for name, each in names.items():
+            if name not in (visible.name.lower() for visible in shown):
+                self.script.fail(each, f"there is no column {each.name!r} to leave out")
+        kept = [visible for visible in shown if visible.name.lower() not in names]
+        if not kept:
+            self.script.fail(left_out[0], "* EXCEPT leaves no column; name fewer")
+        return kept
 
     def _fields(self, relation: Relation, star: exp.Column) -> list[Item]:
         """What s.* stands for, where s is a structure."""
