@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import urllib.error
 import urllib.request
 from typing import Any
@@ -14,6 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from evenflow.cli.app import app
 from evenflow.coordinator.requests import OPERATIONS, Operation, arguments_of
+from evenflow.monitor.web.files import STATIC
 from evenflow.world.spark.driver.control_port import ASKED
 from evenflow.world.spark.driver.engine import Engine
 from evenflow.world.spark.driver.run import Run
@@ -92,6 +94,15 @@ def test_each_has_a_button(browser: Browser, page: Page) -> None:
         assert set(buttons.evaluate_all("all => all.map(each => each.dataset.operation)")) == NAMES
         grave = watched.page.locator("[data-operation].grave").evaluate_all("all => all.map(each => each.dataset.operation)")
         assert set(grave) == {operation.name for operation in OPERATIONS if operation.again}
+
+
+def test_each_button_has_words_and_a_place_among_its_like() -> None:
+    """What the page has no words for would stand there as the command is written, behind all others."""
+    text = (STATIC / "operate.js").read_text(encoding="utf-8")
+    words, groups = text.split("const WORDS = {")[1].split("};")[0], text.split("const GROUPS = [")[1].split("];")[0]
+    for name in NAMES:
+        assert re.search(rf'(?<![\w-])"?{name}"?: "[A-Z]', words), f"operate.js has no words for {name}"
+        assert f'"{name}"' in groups, f"operate.js has no group for {name}"
 
 
 def test_an_operation_names_the_run_that_is_shown_and_waits_for_the_word(browser: Browser, page: Page) -> None:

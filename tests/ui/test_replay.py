@@ -84,6 +84,7 @@ def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path
         is_accessible(page)
         scrubber.press("End")
         expect(page.locator(".happened li b", has_text="redundancy")).to_be_visible()
+        expect(page.locator(".figure").first.locator(".value")).to_contain_text("/s")
         scrubber.press("Home")
         expect(page.locator(".happened li")).to_have_count(0)
         expect(dead).to_have_count(0)
@@ -115,8 +116,10 @@ def test_a_recording_that_began_late_is_told_in_the_times_of_its_run(browser: Br
         shown = scrubber.get_attribute("aria-valuetext")
         assert killed is not None and shown is not None
         assert 0 <= float(shown.split()[0]) - float(killed.split()[0]) <= 0.6, (killed, shown)
+        expect(page.locator(".figure").first.locator(".value")).to_contain_text("/s")
         scrubber.press("End")
         expect(now).to_contain_text(f"{last} of the run")
+        expect(page.locator(".figure").first.locator(".value")).to_contain_text("/s")
         for width in (1280, 390):
             page.set_viewport_size({"width": width, "height": 900})
             is_whole(page)

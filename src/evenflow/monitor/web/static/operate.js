@@ -11,11 +11,12 @@ import { sentence as marked, spoken, told as shown } from "./told.js";
 const WORDS = {
   drain: "Drain…", kill: "Kill…", rebalance: "Rebalance", "add-sites": "Add sites…", "remove-sites": "Remove sites…", pin: "Pin…", repartition: "Repartition…", checkpoint: "Checkpoint",
   savepoint: "Savepoint…", start: "Start…", compare: "Compare…", suspend: "Suspend…", stop: "Stop…", refresh: "Refresh…", replace: "Replace…", state: "State…", sites: "Sites…", profile: "Profile…",
+  availability: "Availability…",
 };
 /** What belongs together, in the order of a bad day. @type {[string, string[]][]} */
 const GROUPS = [
   ["Sites", ["sites", "profile", "add-sites", "drain", "remove-sites", "kill"]], ["Load", ["rebalance", "pin", "repartition"]],
-  ["State", ["state", "checkpoint", "savepoint", "refresh"]], ["Dataflow", ["start", "compare", "replace", "suspend", "stop"]],
+  ["State", ["state", "checkpoint", "savepoint", "refresh"]], ["Dataflow", ["start", "compare", "replace", "availability", "suspend", "stop"]],
 ];
 const ADVANCED = new Set(["timeout_s", "run"]);
 const SHOWN_MS = 12_000;

@@ -186,7 +186,7 @@ export class Replay {
       dashboard.shown = null;
     }
     for (const { scene, reading } of turns) {
-      if (scene !== model.scene) model.takeScene(scene);
+      if (scene.number !== model.scene?.number || scene.engine !== model.scene?.engine) model.takeScene(scene); // The same may be told twice.
       if (reading !== turns.at(-1)?.reading) model.takeReading(reading);
     }
     if (on) dashboard.take(events.filter((event) => event.place > this.place && event.place <= place));
@@ -224,7 +224,7 @@ export class Replay {
     if (known) return known;
     const made = this.fetchStretch(first, Math.min(STRETCH, this.index.at_us.length - first));
     this.stretches.set(number, made);
-    made.then((turns) => { if (turns.length < STRETCH) this.stretches.delete(number); }, () => this.stretches.delete(number)); // More may have come by then.
+    made.then((turns) => { if (turns.length < STRETCH && !this.index.whole) this.stretches.delete(number); }, () => this.stretches.delete(number)); // More may have come by then.
     for (const old of [...this.stretches.keys()].slice(0, -KEPT)) if (old !== number && old !== Math.floor(needed / STRETCH)) this.stretches.delete(old);
     return made;
   }
