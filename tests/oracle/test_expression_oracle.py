@@ -457,6 +457,7 @@ null + 1
 f + 1.5
 i <=> null
 date_trunc('hour', m)
+date_trunc('hour', cast(t as timestamp_ntz))
 cast(t as int)
 mod(-7, 3)
 i % 0.5D

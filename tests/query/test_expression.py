@@ -78,7 +78,7 @@ def test_values(text: str, expected: list[Any]) -> None:
     [
         ("proto", pa.int32()), ("proto + 1", pa.int32()), ("proto + bytes", pa.int64()), ("`odd name` + `odd name`", pa.int16()),
         ("proto / 2", pa.float64()), ("proto = 6", pa.bool_()), ("proto || 'x'", pa.string()), ("ts - ts", pa.duration("us")),
-        ("3000000000", pa.int64()), ("price", pa.decimal128(10, 2)), ("date_trunc('hour', ts)", pa.timestamp("us")),
+        ("3000000000", pa.int64()), ("price", pa.decimal128(10, 2)), ("date_trunc('hour', ts)", pa.timestamp("us", "UTC")),
         ("cast(proto as decimal(12, 2))", pa.decimal128(12, 2)), ("if(ok, proto, rate)", pa.float64()),
     ],
 )  # fmt: skip

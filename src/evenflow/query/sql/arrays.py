@@ -30,7 +30,7 @@ from evenflow.query.sql.lists import (
 from evenflow.query.sql.node import InvalidValue, Node
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.steps import sequence_of_times, temporal
-from evenflow.query.sql.types import BOOL, INT, LONG, NULL, STRING, decimal, floating, integral, name_of, numeric, stringy
+from evenflow.query.sql.types import BOOL, FLOAT, INT, LONG, NULL, STRING, decimal, floating, integral, name_of, numeric, stringy
 from evenflow.stream.arrays import Bools, Int64s
 
 LONGEST: Final = 2**31 - 16
@@ -38,11 +38,14 @@ LONGEST: Final = 2**31 - 16
 
 
 def _alike(what: str, a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    """The type of elements of both. As in Spark a text meets texts only here, and a decimal decimals of its digits."""
+    """The type of elements of both. As in Spark a text meets texts only here, a decimal decimals of its digits, and whole numbers meet a
+    float in float, which is double everywhere else."""
     apart = stringy(a) != stringy(b) or ((decimal(a) or decimal(b)) and a != b)
     if apart and NULL not in (a, b) and not (what == "array_contains" and decimal(b) and numeric(a)):
         raise TypeMismatch(f"{what} mixes {name_of(a)} and {name_of(b)}; cast one of them")
-    return met(what, a, b)
+    if pa.types.is_list(a) and pa.types.is_list(b):
+        return pa.list_(_alike(what, a.value_type, b.value_type))
+    return FLOAT if FLOAT in (a, b) and all(kind == FLOAT or integral(kind) for kind in (a, b)) else met(what, a, b)
 
 
 def _pair(what: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
@@ -110,6 +113,8 @@ def _sequence(start: Node, stop: Node, step: Node | None = None) -> Node:
 
 
 def _contains(a: Node, value: Node) -> Node:
+    if value.type == NULL:
+        raise TypeMismatch("array_contains looks for a value, and null is none; exists(a, x -> x is null) says whether there is a null")
     a, value, _ = _with_value("array_contains", a, value)
 
     def run(arrays: pa.Array, values: pa.Array) -> pa.Array:

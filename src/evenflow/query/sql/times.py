@@ -165,8 +165,8 @@ def _floor(unit: str, type: pa.DataType, a: Node) -> Node:
 
 
 def _date_trunc(unit: Node, a: Node) -> Node:
-    """The start of the unit that a timestamp lies in; of the same type."""
-    a = _stamp(a, "date_trunc")
+    """The start of the unit that a timestamp lies in, as a timestamp with a zone whatever it was, as in Spark."""
+    a = cast(_stamp(a, "date_trunc"), TIMESTAMP)
     return _floor(_unit(unit, _TIME_UNITS, "date_trunc"), a.type, a)
 
 
