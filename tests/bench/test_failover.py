@@ -57,7 +57,9 @@ class Scripted:
 
 def output(moments: list[float], ages: list[float]) -> Any:
     traffic = SimpleNamespace(moments=np.array(moments), repeated_epochs=0, last=moments[-1])
-    return SimpleNamespace(traffic=traffic, statistics=traffic, ages=lambda since_s=0.0: (np.array(moments), np.array(ages)))
+    return SimpleNamespace(
+        traffic=traffic, statistics=traffic, first_come=None, ages=lambda since_s=0.0: (np.array(moments), np.array(ages))
+    )
 
 
 def steady(begin_s: float, end_s: float, step_s: float = 0.01) -> list[float]:
@@ -85,6 +87,18 @@ def test_the_report_of_two_kills() -> None:
     assert found["p99_ms_before"] == pytest.approx(20) and found["p99_ms_during"] == pytest.approx(300)
     assert [each["gap_ms"] for each in found["each"]] == pytest.approx([80, 200], abs=11)
     json.dumps(found, allow_nan=False)
+
+
+def test_both_ways_are_told_apart() -> None:
+    """In whole epochs 100 ms after the kill and 150 while copies run; first come, first served, 50 and 50."""
+    ordered, first_come = steady(0, 20) + steady(20.09, 21.2) + steady(21.34, 40), steady(0, 20) + steady(20.04, 21.2) + steady(21.24, 40)
+    made = watched(ordered, [Kill(1, "machine", 20.0, 1.5, 6.0), Kill(2, "worker", 30.0, 0.4, 5.0)], [(0.0, 20.0), (26.0, 30.0)])
+    made.monitored.first_come = SimpleNamespace(moments=np.array(first_come))
+    made.monitored.compare_first_come = lambda: NOTHING
+    found = report(made, NOTHING, None)
+    assert found["copies_over_first_second"] == pytest.approx(1.5, abs=0.15), "a copy that was over within the second says nothing"
+    assert found["unordered"]["copies_over_first_second"] == pytest.approx(1.0, abs=0.3)
+    assert found["unordered"]["gap_ms_max"] == pytest.approx(50, abs=11) and found["unordered"]["rows_lost"] == NOTHING.lost
 
 
 def test_a_run_that_dies_has_an_endless_gap() -> None:

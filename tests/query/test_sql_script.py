@@ -200,6 +200,17 @@ def test_sources_and_sinks_by_their_kind() -> None:
     network.check_complete()
 
 
+@pytest.mark.parametrize(("said", "asked"), [("true", True), ("'true'", True), ("false", None)])
+def test_a_sink_takes_first_come_first_served(said: str, asked: bool | None) -> None:
+    text = f"""CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (stream 'bid', events '100');
+               CREATE TABLE shown USING console OPTIONS (unordered {said}); INSERT INTO shown SELECT auction FROM bid"""
+    assert ef.sql(text, name="bids").flow.network.box("shown").params.get("unordered") is asked
+    with pytest.raises(errors.QueryError, match="a discard sink puts nothing out"):
+        ef.sql(text.replace("console", "discard").replace("false", "true"), name="bids")
+    with pytest.raises(errors.QueryError, match="unordered is 'maybe'; give True"):
+        ef.sql(text.replace(said, "maybe"), name="bids")
+
+
 def test_sources_can_be_passed_and_become_boxes_of_a_new_dataflow() -> None:
     stream = ef.sql("SELECT auction FROM bid", {"bid": ef.sources.nexmark(events=50)}, name="fresh")
     assert stream.flow.name == "fresh"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from evenflow.coordinator.first_copy import FirstCopy
+from evenflow.coordinator.first_copy import FirstCopy, FirstPortions
 from evenflow.errors import EvenflowError, SinkError
-from evenflow.world.spark.driver.outlet import Finished, Outlet
+from evenflow.exchange.portion import Portion
+from evenflow.plan.layout import FROM_COLUMN
+from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Given, Outlet
 from evenflow.world.spark.net.reactor import Clock
 
 BATCH = pa.record_batch({"v": [1]})
@@ -113,3 +116,97 @@ def test_the_first_copy_of_an_epoch_counts_whoever_sends_it() -> None:
             if len(replicas) == 2 and rng.random() < 0.1:
                 replicas.append([later for later in epochs if later > epoch])
         assert taken == epochs
+
+
+def test_the_first_copy_of_each_partitions_rows_counts_whoever_sends_them_together() -> None:
+    """Replicas that are fed by others send a partition's epochs in order, in portions of their own, and one ends early."""
+    for seed in range(100):
+        rng = random.Random(seed)
+        replicas = [portions_of(rng), portions_of(rng)[: rng.randrange(20)], portions_of(rng)]
+        first, taken = FirstPortions(), list[tuple[int, int]]()
+        while any(replicas):
+            epoch, producers = rng.choice([replica for replica in replicas if replica]).pop(0)
+            taken += [(producer, epoch) for producer in first.accept(0, producers, epoch)]
+        for producer in range(4):
+            assert [epoch for p, epoch in taken if p == producer] == list(range(1, 11))
+
+
+def portions_of(rng: random.Random) -> list[tuple[int, tuple[int, ...]]]:
+    """Ten epochs of four partitions, from two feeders each at its own pace."""
+    some = rng.sample(range(4), rng.randrange(1, 4))
+    rest = [p for p in range(4) if p not in some]
+    feeds = [[(epoch, tuple(group)) for epoch in range(1, 11)] for group in (some, rest)]
+    return [rng.choice([feed for feed in feeds if feed]).pop(0) for _ in range(20)]
+
+
+# ---------------------------------------------------------------- first come, first served
+
+
+ROWS = pa.record_batch({"v": pa.array([10, 11, 20]), FROM_COLUMN: pa.array([1, 1, 2], pa.int32())})
+
+
+@dataclass
+class Noting(Scripted):
+    """got: what it was given, in order: epoch, values."""
+
+    got: list[tuple[int, list[int]]] = field(default_factory=list)
+
+    def write_portion(self, epoch: int, batch: pa.RecordBatch) -> None:
+        self.write(epoch, batch)
+        assert batch.schema.names == ["v"]
+        self.got.append((epoch, batch.column("v").to_pylist()))
+
+
+def portion(epoch: int, wanted: tuple[int, ...] = (1, 2)) -> Finished:
+    return Finished(epoch, 0, ROWS.serialize(), ROWS.schema, Portion(0, (1, 2)), Portion(0, wanted))
+
+
+def given(sink: Noting, through: int, put: Callable[[Outlet], None]) -> tuple[list[int], list[EvenflowError]]:
+    committed: list[int] = []
+    failed: list[EvenflowError] = []
+    outlet = Outlet("out", sink, "run", Clock(), committed.append, failed.append, through)
+    put(outlet)
+    deadline = time.monotonic() + 20
+    while not outlet._epochs.empty() and not failed and time.monotonic() < deadline:
+        time.sleep(0.001)
+    outlet.close()
+    assert outlet.join(20)
+    return committed, failed
+
+
+def test_portions_are_written_as_they_come_and_an_epoch_is_committed_when_it_is_whole() -> None:
+    sink = Noting([])
+
+    def put(outlet: Outlet) -> None:
+        for item in (portion(1, (1,)), portion(2, (1,)), portion(1, (2,)), Given(1), portion(2, (2,)), Given(2)):
+            outlet.put(item)
+
+    assert given(sink, EVERY_EPOCH, put) == ([1, 2], [])
+    assert sink.got == [(1, [10, 11]), (2, [10, 11]), (1, [20]), (2, [20])]
+
+
+def test_a_portion_that_could_not_be_written_is_written_again() -> None:
+    sink = Noting([full, full])
+
+    def put(outlet: Outlet) -> None:
+        outlet.put(portion(1))
+        outlet.put(Given(1))
+
+    assert given(sink, EVERY_EPOCH, put) == ([1], [])
+    assert sink.got == [(1, [10, 11, 20])]
+
+
+def test_portions_wait_until_their_epoch_is_durable_and_another_generation_gives_what_is_missing() -> None:
+    """Of epoch 1 partition 1 was written, and nothing of epoch 2 could be: the next generation makes both again."""
+    sink = Noting([])
+
+    def put(outlet: Outlet) -> None:
+        outlet.put(portion(2))
+        outlet.put(portion(1, (1,)))
+        outlet.succeed(outlet._committed, outlet._on_failure, 1)
+        for item in (portion(1), Given(1), portion(2)):
+            outlet.put(item)
+        outlet.open(2)
+
+    assert given(sink, 1, put) == ([1], [])
+    assert sink.got == [(1, [10, 11]), (1, [20]), (2, [10, 11, 20])]

@@ -79,11 +79,11 @@ class Gated(Source):
         return GatedReader(self, partition, of)
 
 
-def counted(gate: Path, sink: Any, rows: int = ROWS, rate: int = RATE) -> ef.Dataflow:
+def counted(gate: Path, sink: Any, rows: int = ROWS, rate: int = RATE, *, unordered: bool = False) -> ef.Dataflow:
     """Running counts and totals of a third of the rows, by ingress partition and key, so that what each row adds is known."""
     flow = ef.Dataflow("counted")
     source = flow.source(Gated(str(gate), rows, rate), name="rows").where("value % 3 = 0")
-    source.group_by("part", "key").agg(n="count(*)", total="sum(value)").to(sink, name="out")
+    source.group_by("part", "key").agg(n="count(*)", total="sum(value)").to(sink, unordered=unordered, name="out")
     return flow
 
 

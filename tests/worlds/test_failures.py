@@ -30,9 +30,9 @@ class Scenario:
     def __init__(self, world: World, totals: Totals, gate: Path, name: str) -> None:
         self.world, self._totals, self._gate, self._sink = world, totals, gate, ef.sinks.memory(name)
 
-    def start(self, replicas: int = 2) -> None:
+    def start(self, replicas: int = 2, *, unordered: bool = False) -> None:
         world = self.world
-        world.start(counted(self._gate, self._sink), self._sink, replicas)
+        world.start(counted(self._gate, self._sink, unordered=unordered), self._sink, replicas)
         world.until(lambda: world.output().num_rows > 300, "results come")
 
     def goes_on(self) -> None:
@@ -77,6 +77,19 @@ def test_one_dies(world: World, scenario: Scenario, role: str) -> None:
     scenario.ends_well()
     assert world.happened("site_lost") == [victim] == world.happened("take_over")
     assert world.happened("copy_live"), "nothing was copied"
+
+
+@pytest.mark.conformance
+@pytest.mark.parametrize("role", ["leader", "egress"])
+def test_one_dies_where_rows_leave_first_come_first_served(world: World, scenario: Scenario, role: str) -> None:
+    """Goal: each partition's rows leave in order and once (O1). Method: as above; what has left by then is one portion at a time."""
+    scenario.start(unordered=True)
+    victim = getattr(world.cast, role)
+    world.kill(victim)
+    scenario.goes_on()
+    scenario.is_whole_again()
+    scenario.ends_well()
+    assert world.happened("site_lost") == [victim] == world.happened("take_over")
 
 
 def test_the_process_of_a_site_dies_and_its_executor_lives(world: World, scenario: Scenario) -> None:

@@ -20,6 +20,7 @@ class Setting:
     whole to the next kill. hang: stop instead of kill. spares: 0 or 1.
 
     replicas: of every partition. spark_kills: of Structured Streaming's run; 0: leave it out. calm_s: measured before the first kill.
+    unordered: the counts go first come, first served to a second sink, too.
     """
 
     kills: int = 20
@@ -32,6 +33,7 @@ class Setting:
     spark_kills: int = 5
     calm_s: float = 20.0
     seed: int = 1
+    unordered: bool = False
     manners: tuple[Manner, ...] = MANNERS
 
     @property

@@ -23,7 +23,7 @@ from evenflow.bench.failing import HANG_S, PIECE_S, SITES, Setting
 from evenflow.bench.gaps import FIRST_MOMENT_S, Gap, longest_gap, percentile_ms, usual_gaps, within
 from evenflow.bench.killing import victim_of
 from evenflow.bench.measuring import cpu_of, machine
-from evenflow.bench.monitored import Monitored
+from evenflow.bench.monitored import Monitored, Output
 from evenflow.bench.spark_failover import micro_batch_failover
 from evenflow.errors import ClusterError, EvenflowError
 from evenflow.statistics.progress import SiteProgress
@@ -169,7 +169,7 @@ def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> d
 
     failed = None
     with Engine(spark, sites=SITES, **setting.engine_options) as engine:
-        monitored = Monitored(example, setting.rate, time.time_ns() // 1000 + int(LEAD_S * 1e6))
+        monitored = Monitored(example, setting.rate, time.time_ns() // 1000 + int(LEAD_S * 1e6), unordered=setting.unordered)
         run = engine.start(monitored.dataflow())
         watched = Watched(run, monitored, setting, say)
         try:
@@ -197,11 +197,12 @@ def one_line(number: int, watched: Watched) -> str:
     )
 
 
-def gap_after(watched: Watched, kill: Kill, within_s: float = math.inf) -> Gap:
-    """The longest gap from a kill until everything was whole, or until `within_s` after it. Infinite for a kill that the run died of."""
+def gap_after(watched: Watched, kill: Kill, within_s: float = math.inf, output: Output | None = None) -> Gap:
+    """The longest gap from a kill until everything was whole, or until `within_s` after it. Infinite for a kill that the run died of.
+    output: in which; None: in the counts."""
     if watched.died and kill is watched.kills[-1]:
         return Gap(kill.at_s, math.inf)
-    moments = watched.monitored.traffic.moments
+    moments = (output or watched.monitored.traffic).moments
     whole_s = kill.whole_s if kill.whole_s is not None else float(moments[-1]) - kill.at_s
     return longest_gap(moments, kill.at_s, kill.at_s + min(whole_s, within_s))
 
@@ -245,6 +246,8 @@ def report(watched: Watched, compared: Compared, failed: str | None) -> dict[str
         "cores": round(watched.cores, 2),
         "outputs_per_s": outputs_per_s(watched),
         "failed": failed,
+        **in_the_first_second_and_later(watched, watched.monitored.traffic),
+        "unordered": None if monitored.first_come is None else first_come(watched, monitored.first_come),
         "gap_ms_by_manner": {manner: [percentile_ms(seen, p) for p in (50, 95, 100)] for manner, seen in sorted(by_manner.items())},
         "each": [
             {
@@ -259,6 +262,35 @@ def report(watched: Watched, compared: Compared, failed: str | None) -> dict[str
             }
             for kill, gap, first_gap in zip(kills, longest, early)
         ],
+    }
+
+
+def in_the_first_second_and_later(watched: Watched, output: Output) -> dict[str, float | None]:
+    """copies_over_first_second: the median over kills of the longest gap while copies run, from the first second after the kill until
+    redundancy is full, over the longest within that second. None if copies never took longer."""
+    ratios, moments = [], output.moments
+    for kill in watched.kills:
+        if kill.redundant_s is not None and kill.redundant_s > FIRST_MOMENT_S:
+            later = longest_gap(moments, kill.at_s + FIRST_MOMENT_S, kill.at_s + kill.redundant_s)
+            ratios.append(later.seconds / gap_after(watched, kill, FIRST_MOMENT_S, output).seconds)
+    return {"copies_over_first_second": round(float(np.median(ratios)), 3) if ratios else None}
+
+
+def first_come(watched: Watched, output: Output) -> dict[str, Any]:
+    """What the output shows that is first come, first served."""
+    compared = watched.monitored.compare_first_come()
+    longest = [gap_after(watched, kill, output=output).seconds for kill in watched.kills]
+    first = [gap_after(watched, kill, FIRST_MOMENT_S, output).seconds for kill in watched.kills]
+    usual = usual_gaps(output.moments, watched.calm, min(PIECE_S, watched.setting.calm_s))
+    return {
+        **{f"gap_ms_{name}": percentile_ms(longest, p) for name, p in (("p50", 50), ("p95", 95), ("max", 100))},
+        **{f"first_second_gap_ms_{name}": percentile_ms(first, p) for name, p in (("p50", 50), ("p95", 95), ("max", 100))},
+        "usual_gap_ms_p50": percentile_ms(usual, 50),
+        **in_the_first_second_and_later(watched, output),
+        "rows_compared": compared.expected,
+        "rows_lost": compared.lost,
+        "rows_repeated": compared.repeated,
+        "rows_wrong": compared.wrong,
     }
 
 

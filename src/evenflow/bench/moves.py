@@ -1,7 +1,8 @@
 """`evenflow bench moves`: partitions with some 10 MB of state change their sites one after the other while rows keep coming.
 
 Every partition puts something out in nearly every epoch, so a gap in its output is what a reader of that partition sees of a move. An
-epoch is released as a whole: what holds one partition back for long holds back all.
+epoch is released as a whole: what holds one partition back for long holds back all. With `--unordered` a second sink gets the same rows
+first come, first served, so that the same moves are measured both ways.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ ASK_S: Final = 0.002
 
 @dataclass(frozen=True, slots=True)
 class Moving:
-    """keys: of one partition, each with 64 bytes of state. rate: rows/s of all. calm_s: before the first move. pause_s: between two."""
+    """keys: of one partition, each with 64 bytes of state. rate: rows/s of all. calm_s: before the first move. pause_s: between two.
+    unordered: the same rows go first come, first served to a second sink, too."""
 
     moves: int = 24
     partitions: int = 8
@@ -44,17 +46,20 @@ class Moving:
     rate: int = 8_000
     calm_s: float = 10.0
     pause_s: float = 1.0
+    unordered: bool = False
 
 
 QUICK: Final = Moving(moves=3, partitions=8, keys=20_000, rate=5_000, calm_s=2.0, pause_s=0.3)
 
 
-def dataflow(source: ScheduledEvents, answers: Output) -> Dataflow:
+def dataflow(source: ScheduledEvents, answers: Output, first_come: Output | None = None) -> Dataflow:
     import evenflow as ef
 
     flow = ef.Dataflow("moves")
     totals = flow.source(source, name="events").group_by("key").agg(n="count(*)", total="sum(value)", combine=False).name(BOX)
     totals.to(ef.sinks.callback(answers), name="answers")
+    if first_come is not None:
+        totals.to(ef.sinks.callback(first_come), unordered=True, name="first come")
     return flow
 
 
@@ -63,12 +68,12 @@ def run(*, setting: Moving, quick: bool, say: Callable[[str], None]) -> dict[str
     from evenflow.world.spark.cluster.session import embedded_session, stop_session
     from evenflow.world.spark.driver.engine import Engine
 
-    keys, answers = setting.keys * setting.partitions, Output()
+    keys, answers, first_come = setting.keys * setting.partitions, Output(), Output() if setting.unordered else None
     spark = embedded_session(MASTER)
     try:
         with Engine(spark, sites=SITES, partitions=setting.partitions, balance="none") as engine:
             source = ScheduledEvents(setting.rate, 2**50, keys, count=SITES, begin_us=time.time_ns() // 1000, at_once=keys)
-            run = engine.start(dataflow(source, answers))
+            run = engine.start(dataflow(source, answers, first_come))
             try:
                 say(f"{keys:,} keys are filled in")
                 fill(run, source)
@@ -80,9 +85,18 @@ def run(*, setting: Moving, quick: bool, say: Callable[[str], None]) -> dict[str
                 run.stop()
     finally:
         stop_session(spark)
-    outputs = outputs_of(answers, setting.partitions)
-    report = judged(outputs, setting.partitions, (calm_us, moves[0].asked_us), moves)
-    return {"benchmark": "moves", "quick": quick, **report, "setting": dataclasses.asdict(setting), "machine": machine(), "master": MASTER}
+    calm = calm_us, moves[0].asked_us
+    report = judged(outputs_of(answers, setting.partitions), setting.partitions, calm, moves)
+    told = None if first_come is None else judged(outputs_of(first_come, setting.partitions), setting.partitions, calm, moves)
+    return {
+        "benchmark": "moves",
+        "quick": quick,
+        **report,
+        "unordered": told,
+        "setting": dataclasses.asdict(setting),
+        "machine": machine(),
+        "master": MASTER,
+    }
 
 
 def fill(run: Run, source: ScheduledEvents) -> None:

@@ -57,7 +57,8 @@ def judged(outputs: Outputs, partitions: int, calm: tuple[int, int], moves: list
 
     usual_ms, usual_p99_ms: of the gaps in the calm time. usual_longest_ms: the longest of any partition in a stretch of it as long as a
     move, the median of such stretches: what a longest gap is without a move. stall_ms: the longest gap of the partition that moved, less
-    the usual one. others_ms: the longest gap of any other one, nothing taken away.
+    the usual one. others_ms: the longest gap of any other one, nothing taken away; others_over_usual: the median of these over
+    usual_longest_ms.
     """
     everybody = list(range(partitions))
     usual = np.concatenate([outputs.gaps_ms(partition, *calm) for partition in everybody])
@@ -76,6 +77,7 @@ def judged(outputs: Outputs, partitions: int, calm: tuple[int, int], moves: list
         "stall_ms_max": rounded(max(stalls)),
         "others_ms_p50": rounded(float(np.median(others))),
         "others_ms_max": rounded(max(others)),
+        "others_over_usual": round(float(np.median(others) / np.median(stretches)), 3) if stretches else None,
         "moves": told,
     }
 

@@ -18,6 +18,7 @@ from evenflow.errors import OptionError
 bench = typer.Typer(help="Measure Evenflow beside Spark Structured Streaming.", no_args_is_help=True)
 
 Quick = Annotated[bool, typer.Option("--quick", help="Fewer workloads and seconds: a smoke test, no figures to quote.")]
+FirstCome = Annotated[bool, typer.Option("--unordered", help="Beside it the same rows, first come, first served (unordered=True).")]
 Out = Annotated[Path | None, typer.Option(help="Also write the JSON object into this file.", dir_okay=False)]
 
 
@@ -132,6 +133,7 @@ def failover(
     replicas: Annotated[int, typer.Option(help="Replicas of every partition.", min=1)] = 2,
     spark_kills: Annotated[int, typer.Option(help="Kills under Structured Streaming; 0 leaves it out.", min=0)] = 5,
     seed: Annotated[int, typer.Option(help="Of the moments and the sites.")] = 1,
+    unordered: FirstCome = False,
     quick: Annotated[bool, typer.Option("--quick", help="Three kills and one under Structured Streaming: a smoke test.")] = False,
     out: Out = None,
     json: Json = False,
@@ -149,17 +151,10 @@ def failover(
 
     output: Output = context.obj
     setting = Setting(
-        kills=min(kills, 3) if quick else kills,
-        rate=rate,
-        linger_ms=linger,
-        seconds_between=seconds_between,
-        hang=hang,
-        spares=0 if no_spare else 1,
-        replicas=replicas,
-        spark_kills=min(spark_kills, 1) if quick else spark_kills,
-        calm_s=5.0 if quick else 20.0,
-        seed=seed,
-    )
+        kills=min(kills, 3) if quick else kills, rate=rate, linger_ms=linger, seconds_between=seconds_between, hang=hang,
+        spares=0 if no_spare else 1, replicas=replicas, spark_kills=min(spark_kills, 1) if quick else spark_kills,
+        calm_s=5.0 if quick else 20.0, seed=seed, unordered=unordered,
+    )  # fmt: skip
     measured = run(setting=setting, example=load_module(example_path()), quick=quick, say=output.say)
     code = _finish({**measured, "seed": seed}, context, out, output)
     return FAILED if measured["failed"] is not None else code
@@ -324,6 +319,7 @@ def moves(
     moves: Annotated[int, typer.Option(help="How many partitions change their site, one after the other.", min=1)] = 24,
     keys: Annotated[int, typer.Option(help="Keys of each partition, each with 64 bytes of state.", min=1)] = 160_000,
     rate: Annotated[int, typer.Option(help="Rows per second.", min=1)] = 8_000,
+    unordered: FirstCome = False,
     quick: Quick = False,
     out: Out = None,
     json: Json = False,
@@ -336,7 +332,7 @@ def moves(
     from evenflow.bench.moves import Moving, run
 
     output: Output = context.obj
-    setting = SHORT if quick else replace(Moving(), moves=moves, keys=keys, rate=rate)
+    setting = replace(SHORT if quick else replace(Moving(), moves=moves, keys=keys, rate=rate), unordered=unordered)
     return _finish(run(setting=setting, quick=quick, say=output.say), context, out, output)
 
 

@@ -155,6 +155,15 @@ class Inbox:
             self.through += 1
         return True
 
+    def portion(self, mark: Mark) -> tuple[tuple[int, ...], tuple[pa.RecordBatch, ...]] | None:
+        """What a feed has sent of the epoch that it has just marked, which stays here: its producer partitions, and their rows. None: the
+        mark was not the feed's next one."""
+        feed = self.feeds.get(mark.feed)
+        if feed is None or feed.marked != mark.epoch:
+            return None
+        bundles = self._epochs[mark.epoch].frames.get((feed.site, feed.number), ())
+        return feed.producers, tuple([bundle.rows for bundle in bundles])
+
     def pop(self, epoch: int) -> EpochInput:
         """Take a complete epoch out."""
         found = self.peek(epoch)

@@ -108,6 +108,7 @@ class Segment:
     effects: what its first step answers cannot be made again, so each partition has a leader, who runs it, and this is the schema of its
     records, which the others take the answers from (N1); None: all replicas run all steps.
     publishes: its steps leave something outside that bears the epoch's number, so a restart must make the same of that epoch (J3).
+    unordered: its sink takes the rows of each producer partition as they come, and not only whole epochs (O1).
     """
 
     id: int
@@ -125,6 +126,7 @@ class Segment:
     in_use: int = 0
     publishes: bool = False
     effects: pa.Schema | None = None
+    unordered: bool = False
 
     @property
     def user_code(self) -> bool:

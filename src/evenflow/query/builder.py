@@ -363,7 +363,7 @@ class Stream(ShapedStream):
 
     def to(
         self, sink: Sink, *, qos: Qos | None = None, guarantee: Literal["precise", "no-loss", "gap"] | None = None,
-        availability: Literal["pairs", "passive", "upstream", "amnesia"] | None = None, name: str | None = None,
+        availability: Literal["pairs", "passive", "upstream", "amnesia"] | None = None, unordered: bool = False, name: str | None = None,
     ) -> Stream:  # fmt: skip
         """Send the rows to a sink, one of `evenflow.sinks`. Returns the stream, which may go to others as well.
 
@@ -371,8 +371,10 @@ class Stream(ShapedStream):
         protected, and nothing that it needs is left out, whatever the engine's `shedding` is. guarantee: what must hold if sites are lost:
         "precise", as if none had been; "no-loss", rows may come twice; "gap", what is missing is counted. A start that cannot give it is
         an error, which names the box and the cheapest mode that would. availability: of what is before the sink, see `availability`.
+        unordered: partitions' rows of an epoch go to the sink as they come, each partition's in order and once, so that what holds up one
+        of them does not hold up the others' rows; for sinks that take portions of epochs: callback, console, memory.
         """
-        asked = {"qos": qos, "guarantee": guarantee, AVAILABILITY: availability}
+        asked = {"qos": qos, "guarantee": guarantee, AVAILABILITY: availability, "unordered": unordered or None}
         given = {"sink": sink, **{name: value for name, value in asked.items() if value is not None}}
         with self.flow.whole():
             drawn = self.flow.draw("sink", given, (self,), name, getattr(sink, "kind", "sink"))

@@ -129,6 +129,7 @@ class _Export:
         asked = box.params.get("qos")
         worth = "" if asked is None else f"qos=ef.qos({', '.join(f'{key}={value!r}' for key, value in asked.arguments().items())}), "
         held = "".join(f"{key}={text(box.params[key])}, " for key in ("guarantee", AVAILABILITY) if box.params.get(key) is not None)
+        held += "unordered=True, " if box.params.get("unordered") else ""
         yield f"{self._input(box)}.to({self._value(box.params['sink'], box)}, {worth}{held}name={text(box.name)})"
 
     def _filter(self, box: Box) -> Iterator[str]:

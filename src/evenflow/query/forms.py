@@ -104,6 +104,9 @@ AVAILABILITY: Final = FormField(
 GUARANTEE: Final = FormField(
     "guarantee", "choice", "What must hold when sites are lost; else what the modes give.", None, (None, *map(str, Guarantee)), more=True
 )
+UNORDERED: Final = FormField(
+    "unordered", "flag", "Partitions' rows of an epoch leave as they come, each partition in order; else whole epochs.", False, more=True
+)
 QOS: Final = FormField("qos", "code", "What they are worth under overload, evenflow.qos(...); without it nothing may go.", None, more=True)
 IN_TIME: Final = FormField("order", "choice", "Rows are taken in order of event time.", "event_time", ("event_time",), more=True)
 
@@ -123,7 +126,7 @@ FORMS: Final[Mapping[str, Form]] = {
     form.name: form
     for form in (
         _form("source", "Source", "ends", "README", "Where rows come from.", F("source", "source", "What is read.")),
-        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS, GUARANTEE),
+        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS, GUARANTEE, UNORDERED),
         _form(
             "filter", "Where", "rows", "select", "Rows for which a condition is true.",
             F("condition", "expression", "Spark SQL that is true or false, such as proto = 6."),

@@ -142,6 +142,7 @@ class _Draft:
     in_use: int = 0
     publishes: bool = False
     effects: pa.Schema | None = None
+    unordered: bool = False
 
     def add(self, step: Step) -> Port:
         self.steps.append(step)
@@ -182,8 +183,8 @@ class _Cutter:
                 self._rowwise(box, kind, given if kind.repeats else [self._led(box, given)])
             case KeyedKind() as kind:
                 self._keyed(box, kind, given)
-            case Sink(sink):
-                self._sink(box, sink, given)
+            case Sink(sink, unordered=unordered):
+                self._sink(box, sink, unordered, given)
         self._dead_letters(box)
 
     def finish(self) -> Layout:
@@ -210,6 +211,7 @@ class _Cutter:
                 in_use=draft.in_use,
                 publishes=draft.publishes,
                 effects=draft.effects,
+                unordered=draft.unordered,
                 schema=draft.schema,
             )
             segments.append(segment)
@@ -405,7 +407,7 @@ class _Cutter:
 
     # ------------------------------------------------ the ends
 
-    def _sink(self, box: Box, sink: Any, given: list[_Flow]) -> None:
+    def _sink(self, box: Box, sink: Any, unordered: bool, given: list[_Flow]) -> None:
         if sink.where == "none":
             for flow in given:
                 self._drafts[flow.segment].add(Step(box.name, "discard", {}, flow.schema, flow.port))
@@ -414,6 +416,7 @@ class _Cutter:
         else:
             end = self._cut(box.name, "egress", 1, given, Single())
             self._drafts[end.segment].sink = box.name
+            self._drafts[end.segment].unordered = unordered
 
     def _site_sink(self, box: Box, sink: Any, given: list[_Flow]) -> None:
         """Writers side by side stage files; one segment behind them commits what they staged (protocol O2). Nobody reads what is staged,

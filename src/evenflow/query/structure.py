@@ -60,6 +60,7 @@ def _segment(segment: Segment) -> Structure:
         "sensitive": segment.sensitive, "source": segment.source, "sink": segment.sink, "inputs": list(segment.inputs),
         "right": list(segment.right), "outputs": list(segment.outputs), "columns": footprint(segment.schema),
         "steps": [_step(step) for step in segment.steps],
+        **({"unordered": True} if segment.unordered else {}),
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ class CallbackWriter(Writer):
 
 @dataclass(frozen=True)
 class CallbackSink(Declared, Sink):
-    """Calls `function(epoch, batch)` in the driver, in epoch order.
+    """Calls `function(epoch, batch)` in the driver, in epoch order; with `unordered=True` for each portion of an epoch as it comes.
 
     If it raises it is called again with the same epoch: a function that has effects outside must remember the epoch itself. So it must with
     a checkpoint location: a restart calls it again with the epochs that are made again, with the same rows.
@@ -34,6 +34,7 @@ class CallbackSink(Declared, Sink):
 
     kind: ClassVar[str] = "callback"
     where: ClassVar[Where] = "driver"
+    takes_portions: ClassVar[bool] = True
     at_least_once: ClassVar[bool] = True
     function: Callable[[int, pa.RecordBatch], object]
     retries: int = field(default=5, kw_only=True)
@@ -74,6 +75,7 @@ class ConsoleSink(Declared, Sink):
 
     kind: ClassVar[str] = "console"
     where: ClassVar[Where] = "driver"
+    takes_portions: ClassVar[bool] = True
     at_least_once: ClassVar[bool] = True
     limit: int = 20
     stream: Literal["stdout", "stderr"] = "stdout"

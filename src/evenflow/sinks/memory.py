@@ -23,6 +23,9 @@ class MemoryWriter(Writer):
         if not self._epochs or epoch > self._epochs[-1][0]:  # An epoch that is offered again is already here.
             self._epochs.append((epoch, batch))
 
+    def write_portion(self, epoch: int, batch: pa.RecordBatch) -> None:
+        self._epochs.append((epoch, batch))
+
 
 @dataclass(frozen=True)
 class MemorySink(Declared, Sink):
@@ -31,6 +34,7 @@ class MemorySink(Declared, Sink):
 
     kind: ClassVar[str] = "memory"
     where: ClassVar[Where] = "driver"
+    takes_portions: ClassVar[bool] = True
     name: str
     retries: int = field(default=5, kw_only=True)
     backoff_ms: int = field(default=100, kw_only=True)
@@ -41,7 +45,7 @@ class MemorySink(Declared, Sink):
         return MemoryWriter(self.name)
 
     def epochs(self) -> list[tuple[int, pa.RecordBatch]]:
-        """(epoch, rows) of every epoch received so far, in epoch order."""
+        """(epoch, rows) of every epoch received so far, in epoch order; with `unordered=True` of every portion, as they came."""
         return list(EPOCHS.get(self.name, ()))
 
     def rows(self) -> pa.Table:

@@ -38,6 +38,11 @@ class Writer(ABC):
         source back meanwhile.
         """
 
+    def write_portion(self, epoch: int, batch: pa.RecordBatch) -> None:
+        """Take some partitions' results of `epoch`, of a sink that `takes_portions`. Those of a partition come once and in ascending order
+        of epochs; portions of an epoch may come after those of a later one. Raises as `write`."""
+        self.write(epoch, batch)
+
     def ended(self) -> None:
         """Every source of the run has ended, and all its epochs have been written. Called before `close`, and not for a run that was
         stopped."""
@@ -75,12 +80,14 @@ class Sink(ABC):
 
     kind: its name in JSON. where: see above. retries, backoff_ms: how often and how patiently a failing `write` is tried again.
     at_least_once: the sink cannot remember an epoch, so one may be seen twice after a failure; the plan's text says so.
+    takes_portions: rows may come first come, first served (`Writer.write_portion`).
     compares: regions of a group can write to it (`open_for_group`).
     """
 
     kind: ClassVar[str]
     where: ClassVar[Where]
     at_least_once: ClassVar[bool] = False
+    takes_portions: ClassVar[bool] = False
     compares: ClassVar[bool] = False
     retries: int = 5
     backoff_ms: int = 100

@@ -55,6 +55,8 @@ class Cohort:
     """What its consumers may still ask for, by stream."""
     waiting: list[Release] = field(default_factory=list)
     """Finished epochs that may not go to a sink yet (O1)."""
+    portioned: dict[tuple[int, int], int] = field(default_factory=dict)
+    """By stream and producer partition, the last epoch of which its rows are released, where portions of epochs are (O1)."""
     digests: Hashes = field(default_factory=lambda: np.zeros(0, np.uint64))
     """uint64 (P,): a rolling digest of all that each partition ever put out (E3)."""
     passed: dict[tuple[int, int], int] = field(default_factory=dict)

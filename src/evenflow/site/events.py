@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import pyarrow as pa
 
 from evenflow.availability.entries import Piece, StoredObject
+from evenflow.exchange.portion import Portion
 from evenflow.exchange.section import Section, Share
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Plan
@@ -354,7 +355,8 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Release:
     """Hand a finished epoch to the sink that this egress segment feeds, then, when it is stored, say `SinkCommitted`.
-    Epochs come in order. opened: for latency (see Mark). last: no epoch will follow."""
+    Epochs come in order. opened: for latency (see Mark). last: no epoch will follow.
+    portion: of an `unordered` segment, what it is of an epoch that may not be whole yet; None, without rows: it is, and all is given."""
 
     segment: int
     sink: str
@@ -362,6 +364,7 @@ class Release:
     batch: pa.RecordBatch
     opened: int
     last: bool
+    portion: Portion | None = None
 
 
 @dataclass(frozen=True, slots=True)

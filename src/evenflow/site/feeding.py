@@ -6,7 +6,7 @@ what it keeps and goes on as it produces. A site that feeds itself asks and answ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from evenflow.errors import ProtocolError
 from evenflow.exchange.inbox import Inbox
@@ -21,12 +21,15 @@ from evenflow.stream.ids import NO_FEED, FeedNumber, SiteId
 
 class Feeding:
     """cohorts: of this site, by (segment, number); shared with the part. unreachable: peers to which there is no link now. completed:
-    streams of which a cohort has completed an epoch since who acknowledges looked last."""
+    streams of which a cohort has completed an epoch since who acknowledges looked last.
+    portioned: what is told of each mark on a stream to a segment that takes portions of epochs (O1)."""
 
     def __init__(self, layout: Layout, view: View, outbox: Outbox, cohorts: Mapping[tuple[int, int], Cohort]) -> None:
         self._layout, self._view, self._outbox, self._cohorts = layout, view, outbox, cohorts
         self.unreachable: set[SiteId] = set()
         self.completed: set[int] = set()
+        self.portioned: Callable[[Inbox, Mark], None] | None = None
+        self._in_portions = {arc.id for arc in layout.arcs if layout.segments[arc.consumer].unordered}
         self._inboxes: dict[int, Inbox] = {}
         self._asked: dict[int, dict[tuple[SiteId, int], Asked]] = {arc.id: {} for arc in layout.arcs}
         self._numbers = 0
@@ -99,7 +102,12 @@ class Feeding:
     def mark(self, mark: Mark) -> bool:
         """True if an epoch of a stream is complete now."""
         inbox = self._inboxes.get(mark.feed)
-        if inbox is None or not inbox.mark(mark):
+        if inbox is None:
+            return False
+        complete = inbox.mark(mark)
+        if self.portioned is not None and inbox.stream in self._in_portions:
+            self.portioned(inbox, mark)
+        if not complete:
             return False
         self.completed.add(inbox.stream)
         return True

@@ -11,6 +11,7 @@ from evenflow.site.counting import Counting
 from evenflow.site.ground import Ground, Setup
 from evenflow.site.journalling import Journalling
 from evenflow.site.keeping import Keeping
+from evenflow.site.portioning import Portioning
 from evenflow.site.releasing import Releasing
 from evenflow.site.spilling import Spilling
 from evenflow.site.waking import GridWaking, Waking
@@ -23,6 +24,7 @@ class Fittings(Ground):
         super().__init__(setup)
         self.acknowledging = Acknowledging(self, self.credit)
         self.releasing = Releasing(self)
+        self.feeding.portioned = Portioning(self, self.releasing).came
         self.spilling = Spilling(self)
         self.waking = GridWaking(self) if self.by_content else Waking(self)
         self.counting = Counting(self)

@@ -1,5 +1,7 @@
 """Releasing: finished epochs go to the sinks, whole and in order, and are held until the sink has stored them (protocol O1).
 
+Where a sink takes first come, first served, `portioning` releases an epoch's rows as they come, and that it is whole is released here.
+
 What a sink has not stored holds the ingress back. A sink that reads by itself may say earlier that it has planned to read epochs, and
 stores them when it plans the next ones (O2): if those were held back until then, neither would ever come. So what it has taken holds
 nobody back, and is kept. It takes no more before that is stored, so there are never more than two windows of epochs here.
@@ -81,11 +83,16 @@ class Releasing:
         if batch.num_rows == 0 and not last and committed >= epoch - 1 and not reads:
             self.committed[segment] = epoch
             return
-        release = Release(segment, sink, epoch, batch, outcome.opened, last)
+        if cohort.segment.unordered:
+            batch = batch.slice(0, 0)  # They have been passed on as they came.
+        self.pass_on(cohort, Release(segment, sink, epoch, batch, outcome.opened, last))
+
+    def pass_on(self, cohort: Cohort, release: Release) -> None:
+        """A cohort has this for a sink: that of a copied one waits."""
         if cohort.number:
             cohort.waiting.append(release)
-            return
-        self.release(release)
+        else:
+            self.release(release)
 
     def _end(self, cohort: Cohort, outcome: Outcome) -> None:
         """A step has stored something, perhaps of epochs before. The first replica of one of the partitions says so: of one partition there
@@ -112,7 +119,8 @@ class Releasing:
         part = self._part
         if part.view.counts(release.segment, (0,)):
             part.counters.rows_out += release.batch.num_rows
-        self._bytes[release.segment, release.epoch] = release.batch.nbytes
+        key = release.segment, release.epoch
+        self._bytes[key] = self._bytes.get(key, 0) + release.batch.nbytes
         if release.epoch > part.durable and part.layout.sinks[release.sink].where != "driver":
             self._closed.append(release)  # The driver, who has the sinks that are there, holds back what it gets by itself.
         else:

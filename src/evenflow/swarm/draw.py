@@ -19,6 +19,7 @@ from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.journals import draw_store, publishing
 from evenflow.swarm.kept_cases import kept
 from evenflow.swarm.memory import draw_memory
+from evenflow.swarm.portions import unordered
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
@@ -102,6 +103,7 @@ class Drawn:
     def __str__(self) -> str:
         w = self.world
         also = f"{', doomed' if self.doomed else ''}{', journalled' if self.store is not None else ''}"
+        also += ", first come, first served" if any(segment.unordered for segment in w["layout"].segments) else ""
         return (
             f"{self.name} on {w['sites']} sites and {w['spares']} spares, {w['replicas']} replicas, {w['placement']}, "
             f"{w['first_placement']}, policy {w.get('policy', 'none')}, faults {self.mix.kinds or 'none'}, ends by {self.ending}{also}"
@@ -173,6 +175,9 @@ def draw(seed: int) -> Drawn:
     store = draw_store(journal) if name != "asked" else None
     if store is not None:
         planned = publishing(planned, journal)
+    reads = Random(f"reader of seed {seed}").random() < 0.15
+    if not reads:
+        planned = unordered(planned, Random(f"first come of seed {seed}"))
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
     quick = patience is QUICK
     mix = draw_mix(random, replicas, quick)
@@ -211,7 +216,7 @@ def draw(seed: int) -> Drawn:
             slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites)),
             **(draw_overload(Random(f"overload of seed {seed}")) if name == "shed" else {}),
         ),
-        "sink": SinkModel((20, random.choice([100, 2_000, 20_000])), reads=Random(f"reader of seed {seed}").random() < 0.15),
+        "sink": SinkModel((20, random.choice([100, 2_000, 20_000])), reads=reads),
         "detection": DetectionModel(patience=patience, removed_us=(5_000, 60_000)),
         "disk": disk,
         "read_rows": random.choice([10, 50, 400]),

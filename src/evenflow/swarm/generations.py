@@ -25,6 +25,7 @@ from evenflow.swarm.faults import Faults
 from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.journals import Journals
 from evenflow.swarm.movements import Movements
+from evenflow.swarm.portions import PortionCheckers
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.recurring import Recurring
 from evenflow.swarm.stale import Stale
@@ -94,6 +95,7 @@ class Generations:
         self._watch(world)
         self._drawn.case.watch(world)
         self._checkers = Checkers(world, self._checkers)
+        PortionCheckers(world)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)
 

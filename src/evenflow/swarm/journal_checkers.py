@@ -108,6 +108,9 @@ class JournalCheckers(Observer):
                     self._cuts.setdefault((key, epoch), cut)
                     self._compare(key, epoch)
 
+    def portion_stored(self, release: Release, stored: tuple[int, ...]) -> None:
+        self._demand(release.epoch, f"sink {release.sink}")
+
     def committed(self, release: Release) -> None:
         self._demand(release.epoch, f"sink {release.sink}")
 

@@ -18,6 +18,7 @@ from evenflow.swarm.asked_mutations import ASKED
 from evenflow.swarm.cut_mutations import CONTENT
 from evenflow.swarm.death_mutations import DEATHS
 from evenflow.swarm.mutation import Mutation as Mutation
+from evenflow.swarm.portion_mutations import PORTIONS
 from evenflow.swarm.region_mutations import REGIONS
 
 JOURNAL: Final = (
@@ -431,6 +432,7 @@ MUTATIONS: Final = (
     *SHEDDING,
     *CONTENT,
     *ASKED,
+    *PORTIONS,
     *DEATHS,
     *REGIONS,
 )

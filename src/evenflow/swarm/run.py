@@ -24,6 +24,7 @@ from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.journals import Journals
 from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
+from evenflow.swarm.portions import PortionCheckers
 from evenflow.swarm.recurring import Recurring
 from evenflow.swarm.regional import is_regional, run_regional
 from evenflow.swarm.replacements import Replacements
@@ -48,6 +49,7 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     teller = StoryTeller(world) if tell else None
     coverage = Coverage(world)
     Checkers(world)
+    PortionCheckers(world)
     check_first(world)
     balance, journal = BalanceCheckers(world), JournalCheckers(world)
     until_us = drawn.mix.until_us

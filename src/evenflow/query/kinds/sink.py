@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from evenflow.availability.guarantee import guarantee_named
 from evenflow.errors import QueryError
@@ -16,11 +16,19 @@ from evenflow.query.kinds.wording import (
 )
 from evenflow.query.qos import Qos, check_qos
 
+_WHOLE: Final = {
+    "none": "puts nothing out",
+    "driver": "hands on whole epochs",
+    "site": "commits whole epochs",
+    "spark": "is read by whole epochs, which are the offsets of Spark's query",
+}
+"""Why a sink takes whole epochs only, by where it is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sink(BoxKind):
     """sink: one of `evenflow.sinks`. qos: what its results are worth under overload; None: it is protected. guarantee: what it must have
-    through failures; None: whatever its modes of availability give."""
+    through failures; None: whatever its modes of availability give. unordered: it takes first come, first served (O1)."""
 
     name: ClassVar = "sink"
     colours: ClassVar = ("#fce9ec", "#c2415a")
@@ -28,6 +36,7 @@ class Sink(BoxKind):
     sink: Any
     qos: Qos | None = None
     guarantee: str | None = None
+    unordered: bool = False
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         with about("sink"):
@@ -36,6 +45,9 @@ class Sink(BoxKind):
                 raise QueryError(f"box {box!r}: {sink!r} is not a sink; use one of evenflow.sinks, such as evenflow.sinks.console()")
             with naming(box):
                 sink.check(inputs[0].schema)
+        if self.unordered is not False:
+            with about("unordered"):
+                self._check_unordered(box)
         if self.qos is not None:
             with about("qos"):
                 check_qos(box, self.qos, inputs[0].schema)
@@ -44,9 +56,19 @@ class Sink(BoxKind):
                 guarantee_named(self.guarantee, f"box {box!r}")
         return Outcome(())
 
+    def _check_unordered(self, box: str) -> None:
+        if self.unordered is not True:
+            raise QueryError(f"box {box!r}: unordered is {self.unordered!r}; give True, or leave it out for whole epochs in order")
+        if not self.sink.takes_portions:
+            raise QueryError(
+                f"box {box!r}: a {self.sink.kind} sink {_WHOLE[self.sink.where]}, so its rows cannot come first come, first served; leave "
+                "unordered out, or use sinks.callback, sinks.console or sinks.memory"
+            )
+
     def text(self) -> list[str]:
         return [
             described(self.sink),
+            *(["first come, first served"] if self.unordered else []),
             *([] if self.qos is None else self.qos.text()),
             *([] if self.guarantee is None else [f"{self.guarantee} through failures"]),
         ]

@@ -2,7 +2,7 @@
 
 Options are arguments of those functions. Those of every source besides: `event_time`, the column of the watermark, `delay`, how far it
 stays behind, `idle`, after how long without rows it does not wait, and `cut`, what decides which rows form an epoch, with what belongs to
-it.
+it. Those of every sink besides: `unordered`, whether partitions' rows of an epoch go there as they come.
 """
 
 from __future__ import annotations
@@ -107,10 +107,11 @@ def source_of(flow: Dataflow, name: str, options: Options, columns: Sequence[exp
         return stream.with_watermark(str(time), "0 seconds" if delay is None else str(delay), idle=None if idle is None else str(idle))
 
 
-def sink_of(options: Options) -> Sink:
-    """The sink of CREATE TABLE name USING ... ."""
+def sink_of(options: Options) -> tuple[Sink, dict[str, Any]]:
+    """The sink of CREATE TABLE name USING ... , and what of the options is said where rows are sent to it."""
+    unordered = options.take("unordered")
     sink: Sink = options.call(SINKS, "sink")
-    return sink
+    return sink, {} if unordered is None else {"unordered": _fitting(unordered, "bool")}
 
 
 def _value(tree: exp.Expr) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -23,6 +23,7 @@ class Statements:
         self._lower, self._flow, self._script = lower, lower.flow, lower.script
         self._tables = {name.lower(): Relation.of(stream) for name, stream in streams.items()}
         self._sinks = {name.lower(): sink for name, sink in sinks.items()}
+        self._given: dict[str, dict[str, Any]] = {}
 
     def run(self) -> Stream:
         """Draw all statements; returns the stream of the last one."""
@@ -114,7 +115,7 @@ class Statements:
                 script.fail(
                     tree, f"a table with a query is written CREATE TABLE {name} USING parquet OPTIONS (...); INSERT INTO {name} SELECT ..."
                 )
-            self._sinks[name.lower()] = sink_of(options)
+            self._sinks[name.lower()], self._given[name.lower()] = sink_of(options)
             return None
         if query is None:
             relation = Relation.of(source_of(self._flow, name, options, columns))
@@ -143,7 +144,7 @@ class Statements:
             script.fail(tree, f"there is no sink {name!r}; the sinks are {known}. CREATE TABLE {name} USING ..., or pass it in sinks=")
         stream = self._result(tree.expression)
         with script.at(tree):
-            return stream.to(sink, name=self._flow.free(name))
+            return stream.to(sink, **self._given.get(name.lower(), {}), name=self._flow.free(name))
 
 
 def _own(name: str) -> exp.Column:

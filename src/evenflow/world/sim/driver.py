@@ -31,7 +31,7 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
-from evenflow.coordinator.first_copy import FirstCopy
+from evenflow.coordinator.first_copy import FirstCopy, FirstPortions
 from evenflow.coordinator.fleet import (
     BeginPart,
     Fleet,
@@ -52,6 +52,7 @@ from evenflow.coordinator.fleet import (
     TellRun,
 )
 from evenflow.coordinator.machine import RunMachine
+from evenflow.exchange.portion import Portion, rows_of
 from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Release, SinkCommitted
 from evenflow.site.facts import Fact
@@ -82,6 +83,7 @@ class SimDriver:
         self.paused = self.dead = False
         self.sink_free_us: dict[int, int] = {}
         self._first: dict[int, FirstCopy] = {}
+        self._first_portions: dict[int, FirstPortions] = {}
         self._uncommitted: dict[int, deque[Release]] = {}
         self._reading: dict[int, ReadingSink] = {}
         self._closed: list[Release] = []
@@ -319,14 +321,28 @@ class SimDriver:
     # ------------------------------------------------------------ sinks
 
     def take_release(self, index: int, release: Release) -> None:
-        """The first copy of an epoch counts (O1)."""
+        """The first copy of an epoch counts, or of a partition's portion of one (O1)."""
         if self.world.ended:
+            return
+        if release.portion is not None:
+            self._take_portion(index, release, release.portion)
             return
         accepted = self.accepts(index, release)
         for observer in self.world.observers:
             observer.release_came(index, release, accepted)
         if not accepted:
             return
+        self._let_out(index, release)
+
+    def _take_portion(self, index: int, release: Release, portion: Portion) -> None:
+        first = self._first_portions.setdefault(release.segment, FirstPortions())
+        fresh = first.accept(portion.stream, portion.producers, release.epoch) if index in self.present else ()
+        for observer in self.world.observers:
+            observer.portion_came(index, release, fresh)
+        if fresh:
+            self._let_out(index, replace(release, batch=rows_of(release.batch, fresh), portion=Portion(portion.stream, fresh)))
+
+    def _let_out(self, index: int, release: Release) -> None:
         world = self.world
         if release.batch.num_rows:
             world.sites[index].reporting.latencies_us.append(world.clock.now_us - release.opened)
@@ -373,14 +389,28 @@ class SimDriver:
             world.clock.at(world.sink_blocked_until_us, lambda: self._commit_next(segment))
             return
         release = self._uncommitted[segment].popleft()
+        if release.portion is not None:
+            self._store_portion(release, release.portion)
+            return
         self.store(release)
         self.soon(lambda: self.say_committed(segment, release.epoch))
+
+    def _store_portion(self, release: Release, portion: Portion) -> None:
+        """A sink has these partitions' rows of an epoch for good."""
+        world = self.world
+        stored = world.lasting.store_portion(release.sink, release.epoch, portion, release.batch)
+        if stored:
+            world.latencies_us.append(world.clock.now_us - release.opened)
+        for observer in world.observers:
+            observer.portion_stored(release, stored)
 
     def store(self, release: Release) -> None:
         """A sink has this epoch for good."""
         world = self.world
         if self.dead:
             return
+        if world.layout.segments[release.segment].unordered:
+            release = replace(release, batch=world.lasting.whole(release.sink, release.epoch, release.batch))
         new = world.lasting.store(release.sink, release.epoch, release.batch)
         if new and release.batch.num_rows:
             world.latencies_us.append(world.clock.now_us - release.opened)

@@ -10,21 +10,43 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from evenflow.exchange.portion import Portion, rows_of, without_producer
 from evenflow.world.sim.clock import VirtualClock
 
 
 class Lasting:
     """clock: of the cluster. released: by sink, the epochs that it has stored, in order. dropped: by sink, how many with rows it was given
-    again."""
+    again. portions: by sink that takes first come, first served, and (epoch, stream, producer partition), the rows that it has stored."""
 
     def __init__(self, sinks: Iterable[str], clock: VirtualClock | None = None) -> None:
         self.clock = clock or VirtualClock()
         self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in sinks}
         self.dropped: Counter[str] = Counter()
+        self.portions: dict[str, dict[tuple[int, int, int], pa.RecordBatch]] = {}
+        self._newest_portion: dict[tuple[str, int, int], int] = {}
 
     def stored(self, sink: str) -> int:
         """The last epoch that a sink has stored."""
         return self.released[sink][-1][0] if self.released[sink] else 0
+
+    def store_portion(self, sink: str, epoch: int, portion: Portion, rows: pa.RecordBatch) -> tuple[int, ...]:
+        """A sink is given some partitions' rows of an epoch. Returns those of the partitions that it did not have: what it has must be
+        the same rows."""
+        kept, new = self.portions.setdefault(sink, {}), []
+        for producer in portion.producers:
+            key, given = (epoch, portion.stream, producer), without_producer(rows_of(rows, (producer,)))
+            if self._newest_portion.get((sink, portion.stream, producer), 0) < epoch:
+                self._newest_portion[sink, portion.stream, producer] = epoch
+                kept[key] = given
+                new.append(producer)
+            else:
+                assert same_rows(kept.get(key), given), f"sink {sink} has stored other rows of {key} than it is given now"
+        return tuple(new)
+
+    def whole(self, sink: str, epoch: int, nothing: pa.RecordBatch) -> pa.RecordBatch:
+        """All rows of an epoch that a sink has stored in portions. nothing: no rows, of the same columns."""
+        found = [rows for key, rows in sorted(self.portions.get(sink, {}).items()) if key[0] == epoch]
+        return pa.concat_batches([nothing, *[each.cast(nothing.schema) for each in found]])
 
     def store(self, sink: str, epoch: int, rows: pa.RecordBatch) -> bool:
         """A sink is given an epoch. False if it had it before: then it must be the same rows."""

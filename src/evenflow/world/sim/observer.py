@@ -32,6 +32,12 @@ class Observer:
     def release_came(self, site: int, release: Release, accepted: bool) -> None:
         """A site's release has reached the driver, which may have had that epoch already."""
 
+    def portion_came(self, site: int, release: Release, fresh: tuple[int, ...]) -> None:
+        """A site's release of a portion of an epoch has reached the driver, who takes the rows of these partitions."""
+
+    def portion_stored(self, release: Release, stored: tuple[int, ...]) -> None:
+        """A sink has been given a portion of an epoch, and has stored the rows of these partitions: it had those of the others."""
+
     def committed(self, release: Release) -> None:
         """A sink has stored an epoch."""
 

@@ -1,5 +1,8 @@
 """A sink in the driver: one thread per sink and run, which writes epochs in order, again and again if need be (protocol O1, O2).
 
+Where a sink takes first come, first served, it is given an epoch's rows in portions, each partition's once and in order, and the epoch is
+committed when all of them are written.
+
 While a sink fails its epochs are not committed, so the window fills and the ingress waits: that is the back-pressure.
 """
 
@@ -8,13 +11,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from typing import Any, Final
 
 import pyarrow as pa
 
+from evenflow.coordinator.first_copy import FirstPortions
 from evenflow.errors import EvenflowError, RegionsDisagree, SinkError
+from evenflow.exchange.portion import Portion, rows_of, without_producer
 from evenflow.statistics.histogram import Histogram
 from evenflow.world.spark.driver.taking import check_sinks
 from evenflow.world.spark.net.reactor import Clock
@@ -24,17 +29,22 @@ BACKOFF_MAX_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One epoch that is to be written. rows: still encoded."""
+    """One epoch that is to be written, or a portion of one. rows: still encoded.
+
+    portion: whose rows they are, where portions are written as they come; None: all of the epoch. wanted: those that the sink lacks.
+    """
 
     epoch: int
     opened: int
     rows: Any
     schema: pa.Schema
+    portion: Portion | None = None
+    wanted: Portion | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An epoch that the sink was given before, by a former generation of the run: that it has it is all there is to say."""
+    """An epoch that the sink has been given, by a former generation of the run or in portions: that it has it is all there is to say."""
 
     epoch: int
 
@@ -61,9 +71,9 @@ class Outlet:
         failed: Callable[[EvenflowError], None],
         through: int = EVERY_EPOCH,
     ) -> None:
-        self._through, self._waiting = through, deque[Finished]()
+        self._through, self._waiting = through, deque[Finished | Given]()
         self._known = through
-        self._given = 0
+        self._given, self._given_portions = 0, FirstPortions()
         self._name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
         self._committed, self._on_failure = committed, failed
         self.error: EvenflowError | None = None
@@ -74,18 +84,29 @@ class Outlet:
         self._thread = threading.Thread(target=self._serve, name=f"evenflow-sink-{name}", daemon=True)
         self._thread.start()
 
-    def put(self, epoch: Finished) -> None:
-        """The next epoch, in ascending order. In the coordinator's thread, as `open`."""
+    def put(self, epoch: Finished | Given) -> None:
+        """The next epoch, in ascending order, or the next portion, of whatever epoch, or that all portions of an epoch have come. In the
+        coordinator's thread, as `open`."""
         self._waiting.append(epoch)
         self.open(self._through)
 
     def open(self, through: int) -> None:
         """The sink may be given the epochs up to this one."""
         self._through = through
-        while self._waiting and self._waiting[0].epoch <= through:
-            finished = self._waiting.popleft()
-            self._epochs.put(finished if finished.epoch > self._given else Given(finished.epoch))
-            self._given = max(self._given, finished.epoch)
+        for _ in range(len(self._waiting)):
+            item = self._waiting.popleft()
+            if item.epoch > through:
+                self._waiting.append(item)
+            elif isinstance(item, Finished) and item.wanted is not None:
+                self._give_portion(item, item.wanted)
+            else:
+                self._epochs.put(item if item.epoch > self._given else Given(item.epoch))
+                self._given = max(self._given, item.epoch)
+
+    def _give_portion(self, item: Finished, wanted: Portion) -> None:
+        lacking = self._given_portions.accept(wanted.stream, wanted.producers, item.epoch)
+        if lacking:
+            self._epochs.put(replace(item, wanted=Portion(wanted.stream, lacking)))
 
     def succeed(self, committed: Callable[[int], None], failed: Callable[[EvenflowError], None], through: int) -> None:
         """Another generation of the run gives from here on, beginning with epochs that the sink may have. In the coordinator's thread, or
@@ -141,10 +162,13 @@ class Outlet:
     def _write(self, writer: Any, item: Finished) -> bool:
         """Write one epoch. False if the run is over or the sink has failed for good."""
         batch = pa.ipc.read_record_batch(item.rows, item.schema)
+        if item.portion is not None and item.wanted is not None:
+            batch = without_producer(batch if item.portion == item.wanted else rows_of(batch, item.wanted.producers))
+        write = writer.write if item.portion is None else writer.write_portion
         pause_s = self._sink.backoff_ms / 1000
         for attempt in range(self._sink.retries + 1):
             try:
-                writer.write(item.epoch, batch)
+                write(item.epoch, batch)
             except BaseException as error:  # The user's function may call sys.exit: this thread must not end in silence.
                 if isinstance(error, RegionsDisagree):
                     self._failed(error)
@@ -158,7 +182,8 @@ class Outlet:
             else:
                 with self._lock:
                     self._latencies.add(self._clock.now_us() - item.opened)
-                self._committed(item.epoch)
+                if item.portion is None:
+                    self._committed(item.epoch)
                 return True
         return False
 

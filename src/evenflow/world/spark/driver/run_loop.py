@@ -44,13 +44,14 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
-from evenflow.coordinator.first_copy import FirstCopy
+from evenflow.coordinator.first_copy import FirstCopy, FirstPortions
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import EvenflowError, Fenced, OperationRefused
+from evenflow.exchange.portion import Portion
 from evenflow.monitor.watching import Watched
-from evenflow.plan.layout import Layout
+from evenflow.plan.layout import FROM_COLUMN, Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
@@ -66,7 +67,7 @@ from evenflow.world.spark.driver.appending import Answer, Appender
 from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
 from evenflow.world.spark.driver.happenings import Happenings
 from evenflow.world.spark.driver.living import Living
-from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Outlet
+from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Given, Outlet
 from evenflow.world.spark.driver.run_numbers import RunNumbers, WatchedFacts
 from evenflow.world.spark.driver.taking import Taken
 from evenflow.world.spark.net import control
@@ -156,6 +157,7 @@ class RunLoop:
             self.happenings.note(happened, at_s)
         self.numbers = RunNumbers(run_id, self.machine)
         self._first: dict[int, FirstCopy] = {}
+        self._first_portions: dict[int, FirstPortions] = {}
         self._appender: Appender | None = None
         self.store_url = None if taken is None else taken.location.store.url
         self.checkpoint_numbers = CheckpointNumbers(() if taken is None else taken.standing.checkpoints)
@@ -423,15 +425,22 @@ class RunLoop:
             case control.PartEnded():
                 self.part_ended(site)
             case control.SinkOpened():
-                self._schemas[message.segment] = message.schema
+                if not self.layout.segments[message.segment].unordered or FROM_COLUMN in message.schema.names:
+                    self._schemas[message.segment] = message.schema
             case _:
                 assert_never(message)
 
     def release(self, body: bytes | memoryview) -> None:
-        _, segment, epoch, opened, _, rows = decode_release(body)
+        _, segment, epoch, opened, _, portion, rows = decode_release(body)
+        if portion is not None:
+            fresh = self._first_portions.setdefault(segment, FirstPortions()).accept(portion.stream, portion.producers, epoch)
+            if fresh:
+                self.outlets[segment].put(Finished(epoch, opened, rows, self._schemas[segment], portion, Portion(portion.stream, fresh)))
+            return
         if not self._first.setdefault(segment, FirstCopy()).accept(epoch):
             return  # Another replica was faster (O1).
-        self.outlets[segment].put(Finished(epoch, opened, rows, self._schemas[segment]))
+        whole = self.layout.segments[segment].unordered
+        self.outlets[segment].put(Given(epoch) if whole else Finished(epoch, opened, rows, self._schemas[segment]))
 
     def note(self, site: int, report: control.Report) -> None:
         """Numbers of a site."""

@@ -105,7 +105,7 @@ class Site:
         self.clock, self.reactor = Clock(), Reactor()
         self.parts: dict[int, PartRunner] = {}
         self._schemas: dict[int, RunSchemas] = {}
-        self._opened_sinks: set[tuple[int, int]] = set()
+        self._opened_sinks: set[tuple[int, int, bool]] = set()
         self._leaving: str | None = None
         self._user_threads: list[UserThread] = []
         self._heard_driver_s = time.monotonic()
@@ -447,11 +447,11 @@ class Site:
         self._send(control.Said(run, fact))
 
     def release(self, run: int, release: Release) -> None:
-        key = (run, release.segment)
+        key = (run, release.segment, release.portion is None)
         if key not in self._opened_sinks:
             self._opened_sinks.add(key)
             self._send(control.SinkOpened(run, release.segment, release.batch.schema))
-        self.driver.send(RELEASE, encode_release(run, release.segment, release.epoch, release.opened, release.last, release.batch))
+        self.driver.send(RELEASE, encode_release(run, release))
 
     def broke(self, run: int, error: Exception) -> None:
         self._send(control.broken(run, error))

@@ -18,8 +18,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import pyarrow as pa
 
 from evenflow.errors import UnreadableMessage
+from evenflow.exchange.portion import Portion
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share, new_tuple
 from evenflow.exchange.shedding import checked
+from evenflow.site.events import Release
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.net.framing import Piece
 
@@ -31,8 +33,8 @@ COUNT: Final = struct.Struct("<I")
 HEAD: Final = struct.Struct("<IHHHHHHI")
 """run, bundles, marks, records, held, settled, 1 + streams in the ack's `received` (0: no ack), bytes of the resumes and shares
 (0: none)."""
-RELEASE_HEAD: Final = struct.Struct("<IiqqqB7x")
-"""run, segment, epoch, opened, rows, last."""
+RELEASE_HEAD: Final = struct.Struct("<IiqqqB3xi")
+"""run, segment, epoch, opened, rows, last, how many numbers say of whom they are: a stream and producer partitions (0: of all)."""
 
 
 class RunSchemas(NamedTuple):
@@ -307,9 +309,12 @@ def read_rows(data: Any, at: int, length: int, schema: pa.Schema) -> pa.RecordBa
     return pa.ipc.read_record_batch(data.slice(at, length), schema)
 
 
-def encode_release(run: int, segment: int, epoch: int, opened: int, last: bool, batch: pa.RecordBatch) -> list[Piece]:
+def encode_release(run: int, release: Release) -> list[Piece]:
     """The body of a RELEASE message. The schema has been told before."""
-    return [RELEASE_HEAD.pack(run, segment, epoch, opened, batch.num_rows, last), batch.serialize()]
+    portion, rows = release.portion, release.batch
+    named = () if portion is None else (portion.stream, *portion.producers)
+    head = RELEASE_HEAD.pack(run, release.segment, release.epoch, release.opened, rows.num_rows, release.last, len(named))
+    return [head + struct.pack(f"<{len(named)}i{4 * (len(named) % 2)}x", *named), rows.serialize()]
 
 
 def run_released(body: bytes | memoryview) -> int:
@@ -319,7 +324,21 @@ def run_released(body: bytes | memoryview) -> int:
     return int(RELEASE_HEAD.unpack_from(body)[0])
 
 
-def decode_release(body: bytes | memoryview) -> tuple[int, int, int, int, bool, pa.Buffer]:
-    """(run, segment, epoch, opened, last, rows still encoded)."""
-    run, segment, epoch, opened, _, last = RELEASE_HEAD.unpack_from(body)
-    return run, segment, epoch, opened, bool(last), pa.py_buffer(body).slice(RELEASE_HEAD.size)
+class Released(NamedTuple):
+    """What a RELEASE message says. portion: see `Release`. rows: still encoded."""
+
+    run: int
+    segment: int
+    epoch: int
+    opened: int
+    last: bool
+    portion: Portion | None
+    rows: pa.Buffer
+
+
+def decode_release(body: bytes | memoryview) -> Released:
+    """Raises struct.error if the body is too short for what it says of itself."""
+    run, segment, epoch, opened, _, last, named = RELEASE_HEAD.unpack_from(body)
+    stream, *producers = struct.unpack_from(f"<{named}i", body, RELEASE_HEAD.size) if named else (0,)
+    rows = pa.py_buffer(body).slice(RELEASE_HEAD.size + 4 * (named + named % 2))
+    return Released(run, segment, epoch, opened, bool(last), Portion(stream, tuple(producers)) if named else None, rows)
