@@ -192,7 +192,8 @@ class Layout:
     sheds: by source, what may be left out of it, where that is asked for; not there if nothing may. worths: by segment, of the outputs
     that it feeds; nothing if age matters to none, or to all alike. modes: by segment, which mode of availability its boxes ask for; not
     there if none does. depends: by segment, how what its boxes put out depends on what they have had, (box, class). promised: by sink, what
-    it must have through failures, where that is said.
+    it must have through failures, where that is said. every_us: all who read what comes out want it no more often than this; None: as soon
+    as it is there.
     """
 
     name: str
@@ -205,6 +206,7 @@ class Layout:
     modes: Mapping[int, Mode] = field(default_factory=dict)
     depends: Mapping[int, tuple[tuple[str, OperatorClass], ...]] = field(default_factory=dict)
     promised: Mapping[str, Guarantee] = field(default_factory=dict)
+    every_us: int | None = None
 
     def stages(self) -> tuple[Step, ...]:
         """Steps with which sites write by themselves; each is named after its sink."""

@@ -1,4 +1,5 @@
-"""What the answers that a segment helps to make are worth by their age: what says whose epochs are urgent at a site that has too much."""
+"""What the answers that a segment helps to make are worth by their age: what says whose epochs are urgent at a site that has
+too much, and how often they are wanted."""
 
 from __future__ import annotations
 
@@ -32,3 +33,11 @@ def worths_of(network: Network, segments: Sequence[Segment], arcs: Sequence[Arc]
             mine |= found.get(arcs[arc].consumer, {})
         found[segment.id] = mine
     return {segment: tuple(mine.values()) for segment, mine in found.items()}
+
+
+def every_us_of(network: Network) -> int | None:
+    """How often rows are wanted by who wants them most often; None: somebody wants them as soon as they are there. Nobody reads what is
+    discarded."""
+    sinks = [read(box.kind, box.params) for box in network.of_kind("sink")]
+    wanted = [sink.every_us for sink in sinks if isinstance(sink, Sink) and sink.sink.where != "none"]
+    return None if not wanted or None in wanted else min(each for each in wanted if each is not None)

@@ -130,6 +130,7 @@ class _Export:
         worth = "" if asked is None else f"qos=ef.qos({', '.join(f'{key}={value!r}' for key, value in asked.arguments().items())}), "
         held = "".join(f"{key}={text(box.params[key])}, " for key in ("guarantee", AVAILABILITY) if box.params.get(key) is not None)
         held += "unordered=True, " if box.params.get("unordered") else ""
+        held += "" if (every_us := box.params.get("every_us")) is None else f"every={_duration(every_us)}, "
         yield f"{self._input(box)}.to({self._value(box.params['sink'], box)}, {worth}{held}name={text(box.name)})"
 
     def _filter(self, box: Box) -> Iterator[str]:

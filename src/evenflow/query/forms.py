@@ -107,6 +107,9 @@ GUARANTEE: Final = FormField(
 UNORDERED: Final = FormField(
     "unordered", "flag", "Partitions' rows of an epoch leave as they come, each partition in order; else whole epochs.", False, more=True
 )
+EVERY: Final = FormField(
+    "every_us", "duration", "Who reads it wants rows no more often; as soon as they are there, if left out.", None, more=True
+)
 QOS: Final = FormField("qos", "code", "What they are worth under overload, evenflow.qos(...); without it nothing may go.", None, more=True)
 IN_TIME: Final = FormField("order", "choice", "Rows are taken in order of event time.", "event_time", ("event_time",), more=True)
 
@@ -126,7 +129,7 @@ FORMS: Final[Mapping[str, Form]] = {
     form.name: form
     for form in (
         _form("source", "Source", "ends", "README", "Where rows come from.", F("source", "source", "What is read.")),
-        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS, GUARANTEE, UNORDERED),
+        _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS, GUARANTEE, UNORDERED, EVERY),
         _form(
             "filter", "Where", "rows", "select", "Rows for which a condition is true.",
             F("condition", "expression", "Spark SQL that is true or false, such as proto = 6."),

@@ -20,7 +20,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.plan.effects import effects_schema
 from evenflow.plan.layout import Arc, Dealt, Keyed, Layout, Port, Route, Segment, Single, Spread, Step
-from evenflow.query.age import worths_of
+from evenflow.query.age import every_us_of, worths_of
 from evenflow.query.aggregates import TimeWindow, order_sensitive, partial_schema
 from evenflow.query.check import stream_type
 from evenflow.query.columns import Nullable
@@ -221,6 +221,7 @@ class _Cutter:
         return Layout(
             self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, self._sheds, worths,
             modes=modes_asked(self._network, segments), depends=classes_of(self._network, segments), promised=promises(self._network),
+            every_us=every_us_of(self._network),
         )  # fmt: skip
 
     def _spread_sensitivity(self) -> None:

@@ -84,7 +84,8 @@ class Ground:
     housing: Houses
 
     def __init__(self, setup: Setup) -> None:
-        layout, site, options, beginning = setup.layout, setup.site, setup.options, setup.beginning
+        layout, site, beginning = setup.layout, setup.site, setup.beginning
+        options = setup.options.paced(layout.every_us)
         self.layout, self.site, self.options, self.beginning = layout, site, options, beginning
         self.view = View(layout, setup.plan, setup.membership, site, beginning.before(setup.plan))
         self.counters, self.tallies = Counters(), Tallies()

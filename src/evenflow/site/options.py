@@ -4,7 +4,7 @@ which is off unless somebody asks for it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from evenflow.errors import OptionError
@@ -57,6 +57,15 @@ class FlowOptions(Declared):
         "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
         "user_timeout_s": optional(number()), "shedding": one_of("off", "reflex"),
     }  # fmt: skip
+
+    def paced(self, every_us: int | None) -> FlowOptions:
+        """For a dataflow of which nobody wants rows more often than this; None: somebody wants them as soon as they are there.
+
+        An idle one beats no faster, since an epoch that the beat closes would be another one of those that nobody wants.
+        """
+        if every_us is None:
+            return self
+        return replace(self, linger_ms=max(self.linger_ms, every_us / 1000), heartbeat_ms=max(self.heartbeat_ms, every_us / 1000))
 
     def __post_init__(self) -> None:
         super(FlowOptions, self).__post_init__()

@@ -2,7 +2,8 @@
 
 Options are arguments of those functions. Those of every source besides: `event_time`, the column of the watermark, `delay`, how far it
 stays behind, `idle`, after how long without rows it does not wait, and `cut`, what decides which rows form an epoch, with what belongs to
-it. Those of every sink besides: `unordered`, whether partitions' rows of an epoch go there as they come.
+it. Those of every sink besides: `unordered`, whether partitions' rows of an epoch go there as they come, and
+`every`, how often its reader wants rows.
 """
 
 from __future__ import annotations
@@ -109,9 +110,10 @@ def source_of(flow: Dataflow, name: str, options: Options, columns: Sequence[exp
 
 def sink_of(options: Options) -> tuple[Sink, dict[str, Any]]:
     """The sink of CREATE TABLE name USING ... , and what of the options is said where rows are sent to it."""
-    unordered = options.take("unordered")
+    unordered, every = options.take("unordered"), options.take("every")
     sink: Sink = options.call(SINKS, "sink")
-    return sink, {} if unordered is None else {"unordered": _fitting(unordered, "bool")}
+    said = {"unordered": None if unordered is None else _fitting(unordered, "bool"), "every": None if every is None else str(every)}
+    return sink, {name: value for name, value in said.items() if value is not None}
 
 
 def _value(tree: exp.Expr) -> Any:
