@@ -44,7 +44,7 @@ def test_nobody_reads_what_is_discarded() -> None:
 def test_it_is_in_all_that_draws_and_is_no_content() -> None:
     flow = flow_with("1 second")
     assert ef.Dataflow.from_json(flow.to_json()).network == flow.network and "memory, every 1 s" in flow.to_text()
-    assert "every='1 second', name='out 0'" in to_python(flow.network).replace('"', "'")
+    assert "every='1 s', name='out 0'" in to_python(flow.network).replace('"', "'")
     assert structure(layout(flow.network, sites=2)) == structure(layout(flow_with(None).network, sites=2)), "a restart may have another one"
 
 

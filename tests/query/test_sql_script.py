@@ -205,6 +205,8 @@ def test_a_sink_takes_first_come_first_served(said: str, asked: bool | None) -> 
     text = f"""CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (stream 'bid', events '100');
                CREATE TABLE shown USING console OPTIONS (unordered {said}); INSERT INTO shown SELECT auction FROM bid"""
     assert ef.sql(text, name="bids").flow.network.box("shown").params.get("unordered") is asked
+    box = ef.sql(text.replace("(unordered", "(every '2 seconds', unordered"), name="bids").flow.network.box("shown")
+    assert (box.params["every_us"], box.params.get("unordered")) == (2_000_000, asked)
     with pytest.raises(errors.QueryError, match="a discard sink puts nothing out"):
         ef.sql(text.replace("console", "discard").replace("false", "true"), name="bids")
     with pytest.raises(errors.QueryError, match="unordered is 'maybe'; give True"):
