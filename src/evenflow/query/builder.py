@@ -377,8 +377,10 @@ class Stream(ShapedStream):
         wants rows no more often, as in "1 second". If all outputs say so, epochs close no sooner than the least of them wants, instead of
         after the engine's `linger_ms`, and cost that much less.
         """
-        asked = {"qos": qos, "guarantee": guarantee, AVAILABILITY: availability, "unordered": unordered or None}
-        asked["every_us"] = None if every is None else _delay(self.flow.free(name or getattr(sink, "kind", "sink")), every)
+        every_us = None if every is None else _delay(name or self.flow.free(str(getattr(sink, "kind", "sink"))), every)
+        asked = {
+            "qos": qos, "guarantee": guarantee, AVAILABILITY: availability, "unordered": unordered or None, "every_us": every_us,
+        }  # fmt: skip
         given = {"sink": sink, **{name: value for name, value in asked.items() if value is not None}}
         with self.flow.whole():
             drawn = self.flow.draw("sink", given, (self,), name, getattr(sink, "kind", "sink"))
