@@ -48,6 +48,22 @@ def test_an_epoch_is_complete_when_every_producer_has_been_marked() -> None:
     assert (taken.watermark, taken.stamp, taken.opened) == (30, 11, 4)
 
 
+def test_a_portion_is_what_a_feed_has_marked_once_and_stays_until_its_epoch_is_popped() -> None:
+    """Goal: rows leave before their epoch is whole (O1), and a mark that comes again finds nothing, also when the epoch has gone."""
+    inbox = fed_by({4: (0, 2), 5: (1,)})
+    inbox.put(bundle(1, 1, (7, 0)))
+    assert inbox.portion(mark(1, 1)) is None, "it is not marked"
+    inbox.mark(mark(1, 1))
+    found = inbox.portion(mark(1, 1))
+    assert found is not None and found[0] == (0, 2) and [rows.column(0).to_pylist() for rows in found[1]] == [[7]]
+    assert inbox.portion(mark(1, 2)) is None and inbox.portion(mark(9, 1)) is None
+    inbox.mark(mark(2, 1))
+    assert inbox.portion(mark(2, 1)) == ((1,), ())
+    assert values(inbox.pop(1)) == [7]
+    inbox.mark(mark(2, 1))
+    assert inbox.portion(mark(2, 1)) is None
+
+
 def test_marks_say_together_the_least_that_was_kept_and_the_newest_time() -> None:
     """Of three producers in any order: what each has kept of an epoch, and how far event time came there (D4)."""
     for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):

@@ -157,11 +157,11 @@ class Inbox:
 
     def portion(self, mark: Mark) -> tuple[tuple[int, ...], tuple[pa.RecordBatch, ...]] | None:
         """What a feed has sent of the epoch that it has just marked, which stays here: its producer partitions, and their rows. None: the
-        mark was not the feed's next one."""
-        feed = self.feeds.get(mark.feed)
-        if feed is None or feed.marked != mark.epoch:
+        mark was not the feed's next one, or came again."""
+        feed, gathered = self.feeds.get(mark.feed), self._epochs.get(mark.epoch)
+        if feed is None or gathered is None or feed.marked != mark.epoch:
             return None
-        bundles = self._epochs[mark.epoch].frames.get((feed.site, feed.number), ())
+        bundles = gathered.frames.get((feed.site, feed.number), ())
         return feed.producers, tuple([bundle.rows for bundle in bundles])
 
     def pop(self, epoch: int) -> EpochInput:
