@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from evenflow.availability.entries import Cut
 from evenflow.plan.layout import Segment
 from evenflow.site import ingress, ingress_queue
+from evenflow.site.content import ContentIngress
 from evenflow.site.ingress_queue import IngressQueue
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import Beginning, CannotReplay
+from evenflow.stream.cut import Grid
 
 
 def text(*lengths: int) -> pa.RecordBatch:
@@ -146,3 +148,25 @@ def test_stamps_go_on_behind_those_of_a_clock_that_was_ahead(steps: list[tuple[i
             assert found.stamp >= time_us and found.stamp > before
         before = found.time_us(now_us)
     assert found.time_us(now_us + 2 * ahead_us) == now_us + 2 * ahead_us
+
+
+def test_a_partition_that_reads_what_is_behind_opens_no_epochs_for_others_that_have_ended() -> None:
+    """Goal: no epochs behind the last one. Method: one partition has ended in epoch 10, and a copied one reads on from epoch 7; what it
+    gives is of epochs that are closed here, and nothing says yet that there are more."""
+    segment = Segment(0, "in", "ingress", 2, (), (0,), (), source="in", schema=positions().schema)
+    cut = ContentIngress(FlowOptions(), Grid(0, 10, 0, 10))
+    ended, late = PartitionLog.begun(0, 0, 10, ended=True), PartitionLog.begun(0, 1, 7)
+    for log in (ended, late):
+        cut.lead(segment, log)
+    assert cut.closed == 10 and not cut.may_close(64, 0, 0)
+    cut.reach((0, 1), 9)
+    for epoch in (8, 9):
+        records = cut.catch_up(0)
+        assert [(record.partition, record.epoch) for record in records] == [(1, epoch)] and not cut.may_close(64, 0, 0)
+        late.append(records[0])
+    cut.reach((0, 1), 12)
+    late.append(*cut.catch_up(0))
+    assert not cut.catch_up(0) and cut.may_close(64, 0, 0), "it is level: now it says what is whole"
+    cut.queues[0, 1].end_here()
+    late.append(cut.close({(0, 0): ended, (0, 1): late}, 0)[-1])
+    assert cut.closed == 11 and not cut.may_close(64, 0, 0) and late.ended

@@ -216,7 +216,9 @@ class ContentIngress(Ingress):
             return False
         over = True
         for key, queue in self.queues.items():
-            if queue.lacks(epoch) and key not in self._late:
+            if key in self._late:  # It has epochs behind to read first: what it gives then does not open one here.
+                continue
+            if queue.lacks(epoch):
                 return False
             over = over and queue.announced
         return not over or epoch <= self._demanded
