@@ -7,6 +7,8 @@ import pytest
 from evenflow.errors import BoxFailed, UserCodeCrashed
 from evenflow.site.options import FlowOptions
 from evenflow.site.overdue import SLOW_S
+from evenflow.swarm.asked_cases import asked
+from evenflow.swarm.taken import taken_in
 from tests.sim.test_scenarios import Stage
 
 
@@ -74,3 +76,21 @@ def test_a_time_limit_ends_the_run_with_box_and_epoch() -> None:
     with pytest.raises(BoxFailed, match=r"has not returned for 2\.0 s \(user_timeout_s is 2\)") as caught:
         world.run_until_quiet(10.0)
     assert caught.value.epoch == epoch
+
+
+def test_nobody_dies_of_an_epoch_without_rows() -> None:
+    """Goal: the simulated user code does no harm where it is not called. Method: a leader asks a box for an epoch without rows, at which
+    the box would end its process, or never return."""
+    stage = Stage(asked, sites=3)
+    world = stage.world
+    segment = next(segment.id for segment in world.layout.segments if segment.effects is not None)
+    quotas = dict(world.quotas)
+    stage.wait(lambda: all(taken_in(world, *key) >= quota for key, quota in quotas.items()), "the rows that come for now")
+    closed = max(site.part.closed for site in world.sites)
+    stage.wait(lambda: min(site.part.finished for site in world.sites) > closed, "what is under way")
+    epoch = max(site.part.closed for site in world.sites) + 2
+    world.endless.add((segment, 0, epoch))
+    world.deadly.add((segment, 0, epoch + 1))
+    stage.wait(lambda: min(site.part.finished for site in world.sites) > epoch + 1, "epochs without rows to be over")
+    assert all(site.alive for site in world.sites) and taken_in(world, 0, 0) == quotas[0, 0]
+    stage.finish()

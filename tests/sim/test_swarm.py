@@ -125,6 +125,9 @@ def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch
         5_002_930,  # Who stands by learns of a slow store by a look that was under way when the driver died.
         7_100_147,  # Of two replicas one is silent, and links of newcomers with the other one come and go.
         5_003_784,  # A leader dies with rows that nobody else has, and the run is drained without them.
+        8_001_218,  # A copy reads what is behind, beside a partition that has ended: epochs came behind the last one.
+        8_002_409,  # A box that is asked of an epoch without rows is not called.
+        8_002_599,  # Who has finished dies when all faults are over, and other sources go on.
         5_001_931,  # What a site says by the driver waits before a cut, until there has been a link again and it is lost.
     ],
 )

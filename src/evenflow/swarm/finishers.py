@@ -36,5 +36,8 @@ class Finishers(Observer):
         world.clock.after(random.randint(1, random.choice([1, 500, 20_000])), lambda: self._die(site))
 
     def _die(self, site: int) -> None:
+        """Until all faults are over, or at the end: between them redundancy is to become whole, while other sources go on."""
+        if self._faults.over and not self._world.sources_may_end:
+            return
         if not self._world.ended and self._faults.lose(site):
             self._faults.done["kill_finisher"] = self._faults.done.get("kill_finisher", 0) + 1

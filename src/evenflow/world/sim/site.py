@@ -213,10 +213,10 @@ class SimSite:
             self._backlog.append(lambda: self._work(work, cost_us))
             return
         place = work.segment, work.hosted.partitions, work.tick.epoch
-        if world.falls_on(world.deadly, *place):
+        if work.calls and world.falls_on(world.deadly, *place):
             self.end("user code has ended its process")
             return
-        if world.falls_on(world.endless, *place):
+        if work.calls and world.falls_on(world.endless, *place):
             return
         del self._given[id(work)]
         before, outcome = tuple(work.hosted.tally.rows_in) if world.cost.boxes else (), work.run()
