@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from evenflow.site.arriving import LEVEL_EPOCHS
 from evenflow.site.copying import LIFE, Stage, may_follow, stage_of
 from evenflow.site.events import StateArrived, TimerFired
 from evenflow.site.facts import CopyFailed, CopyLive
+from tests.site.cluster import OUT, Cluster, expected, totals
 from tests.site.test_housing import copying, live, through
 
 FACTS = ("planned", "housed", "come", "installed", "reported", "joining")
@@ -89,3 +91,32 @@ def test_a_state_that_is_faster_than_its_plan_is_kept_and_one_that_was_corrupt_i
     assert arriving.stage(copy.number) is Stage.OVER
     cluster.give(2, StateArrived(copy.number, state))
     assert arriving.stages() == {copy.number + 1: Stage.TO_COME}, "what comes late is nobody's"
+
+
+def test_a_copy_is_level_when_it_is_as_far_as_all_others_whoever_they_are() -> None:
+    """Goal: no replica counts that would hold the others back (C3). Method: a sink's partition comes to a site to whom nobody has anything
+    to say, since it produces and leads nothing. Its works take long, and the others go on."""
+    cluster = Cluster(totals(), 4, spares=1)
+    target, source = 4, cluster.plan.placement[OUT][0][0]
+    rows = [(k, k) for k in range(5)]
+    cluster.rows(*rows)
+    cluster.talk()
+    copy = cluster.copy(OUT, (0,), source, target)
+    through(cluster, rows, 9)
+    others = min(part.processed for site, part in cluster.parts.items() if site != target)
+    assert cluster.parts[target].acknowledging.credit.processed == others > copy.number
+    cluster.paused.add((target, OUT))
+    cluster.arrive(cluster.ships.pop())
+    cohort = cluster.parts[target].cohorts[OUT, copy.number]
+    while cohort.hosted.done + LEVEL_EPOCHS < others:
+        cluster.talk()
+        assert not cluster.told(CopyLive), f"it is at epoch {cohort.hosted.done}, and the others are at {others}"
+        cluster.finish(copy.number)
+    cluster.talk()
+    assert [fact.number for fact in cluster.told(CopyLive)] == [copy.number]
+    cluster.paused.clear()
+    cluster.finish(copy.number)
+    cluster.declare(joining=())
+    through(cluster, rows, 3)
+    assert cluster.output() == expected(rows) and cluster.parts[target].processed > others
+    assert all(target not in part.acknowledging.credit.listeners for part in cluster.parts.values()), "it has nothing to hear any more"

@@ -66,8 +66,10 @@ class Audience:
         view, layout = self._view, self._layout
         ingress = {site for segment in layout.segments if segment.kind == "ingress" for site in view.present(segment.id)}
         producers = {site for stream in consumed for site in view.present(layout.arcs[stream].producer)}
-        listeners = sorted((producers | ingress) - {view.site}) if cohorts else []
-        self._credit.set_sites(view.active(), listeners)
+        needing = sorted((producers | ingress) - {view.site}) if cohorts else []
+        # Where a copy arrives nobody may produce or lead anything; but it is level when it is as far as the others (C3).
+        arriving = {copy.target for copy in view.membership.joining} - {view.site} if cohorts else set()
+        self._credit.set_sites(view.active(), sorted(arriving.union(needing)))
         fed = {s for c in cohorts for stream in c.retained for s in view.present(layout.arcs[stream].consumer)}
         self._reading = ingress
         closes = self._told_of_closes(cohorts, replicated)
@@ -76,7 +78,7 @@ class Audience:
         for peer in newly:
             # A site that leads from now on must follow what was closed before; if its source has ended nothing else makes it close.
             self._say_closed(peer)
-        self.only_acks = tuple(s for s in listeners if s not in fed and s not in closes)
+        self.only_acks = tuple(s for s in needing if s not in fed and s not in closes)
 
     def _readers(self) -> set[SiteId]:
         """Sites that read sources for themselves, and do not hear of every epoch by the frames of all ingress segments: if theirs have

@@ -256,6 +256,9 @@ class Checkers(Observer):
             view = part.view
             due = {*view.membership.live(view.plan, segment, partition), *[copy.target for copy in view.membership.joining]}
             assert set(role.heard) <= due, f"{part} waits for {set(role.heard) - due}, which are neither live nor joining"
+        targets = {copy.target for copy in part.view.membership.joining} - {site.index}
+        told = part.acknowledging.credit.listeners
+        assert not part.cohorts or targets <= {*told}, f"{part} tells {told} how far it is, and copies are to be level at {targets}"
         hold = part.ingress.hold_from
         assert hold is None or part.ingress.closed < hold or not part.ingress.queues, f"{part} has promised to wait at {hold}"
 

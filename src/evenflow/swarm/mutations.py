@@ -316,6 +316,12 @@ MUTATIONS: Final = (
         "self._credit.set_sites(view.active(),",
         "self._credit.set_sites(tuple(sorted({s for x in layout.segments for s in view.present(x.id)})),",
     ),
+    Mutation(
+        "a copy is level by words of long ago",
+        "site.audience:Audience._tell_whom",
+        "sorted(arriving.union(needing))",
+        "needing",
+    ),
     Mutation("a joining egress releases", "site.releasing:Releasing.finish", "if cohort.number:", "if False:"),
     Mutation("the driver takes every copy", "coordinator.first_copy:FirstCopy.accept", "if epoch <= self.newest:", "if not epoch:"),
     Mutation("a stale feed is accepted", "site.feeding:Feeding._ask", "self._numbers += len(feeders)", "self._numbers += 0"),
