@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -56,6 +57,26 @@ def test_a_region_is_wholly_described_or_refused(given: list[str], why: str, cap
     with pytest.raises(SystemExit) as end:
         main(["run", __file__, *given])
     assert end.value.code == 2 and why in " ".join(capfd.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("given", "why"), [(["--width-ms", "5"], "--cut content"), (["--cut-by", "time"], "--cut content")])
+def test_what_is_about_cuts_by_content_needs_them(given: list[str], why: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for command in ("run", "sql"):
+        with pytest.raises(SystemExit) as end:
+            main([command, __file__, *given])
+        assert end.value.code == 2 and why in " ".join(capfd.readouterr().err.split())
+
+
+def test_statements_are_cut_by_an_option(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "counts.sql"
+    file.write_text("CREATE VIEW r USING generator OPTIONS (rate '100'); CREATE TABLE o USING discard; INSERT INTO o SELECT key FROM r;")
+    for given in ([], ["--cut", "content", "--width-ms", "50"]):
+        with pytest.raises(SystemExit) as end:
+            main(["sql", str(file), "--plan", *given])
+        assert end.value.code == 0 and ("cut" in capfd.readouterr().out) == bool(given)
+    with pytest.raises(SystemExit) as end:
+        main(["sql", str(file), "--plan", "--cut", "rows"])
+    assert end.value.code == 2 and "give 'leader' or 'content'" in " ".join(capfd.readouterr().err.split())
 
 
 def test_what_is_wrong_is_said(port: int, capfd: pytest.CaptureFixture[str]) -> None:

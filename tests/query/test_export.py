@@ -122,6 +122,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "tcp_lines": {"host": "a", "port": 1, "schema": "n int"},
     "table": {"database": "x.db", "table": "t", "schema": "n bigint", "order_by": "n"},
     "parquet": {"path": "out", "partition_by": ["day"]},
+    "shared_parquet": {"path": "out", "compression": "none"},
     "console": {"limit": 3},
     "discard": {},
     "delta": {"path": "d"},

@@ -15,6 +15,7 @@ from evenflow.query.planner import layout
 from evenflow.sources.cut import EPOCH_COLUMN, CutReader, CutSource, cut_by_content
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.cut import WHOLE
+from evenflow.world.spark.driver.control_port import _cut
 
 ROWS = pa.record_batch([list(range(100))], names=["a"])
 
@@ -182,3 +183,25 @@ def test_a_reader_begins_behind_an_epoch_and_goes_on_behind_what_was_taken(after
     behind = replace(source, after=after)
     assert read(behind, taken) == read(source, 10 * after + taken) == [(k, 1 + k // 10) for k in range(10 * after + taken, 40)]
     assert behind.to_json()["after"] == after and "after" not in source.to_json()
+
+
+def test_a_dataflow_is_cut_where_it_is_started_and_stays_as_it_is() -> None:
+    flow = two({}, {})
+    made = flow.cut(width_ms=40)
+    assert made.to_json() == two({"cut": "content", "width_ms": 40}, {"cut": "content", "width_ms": 40}).to_json()
+    assert flow.to_json() == two({}, {}).to_json()
+    assert flow.cut("leader").to_json() == flow.to_json()
+    with pytest.raises(OptionError, match="cut by content already"):
+        made.cut(width_ms=40)
+    with pytest.raises(OptionError, match="are for cut='content'"):
+        flow.cut("leader", width_ms=40)
+    with pytest.raises(OptionError, match="cut is 'rows'"):
+        flow.cut("rows")  # type: ignore[arg-type]
+
+
+def test_a_request_says_how_sources_are_cut() -> None:
+    flow = two({}, {})
+    assert _cut(flow, {"cut": None, "width_ms": None}) is flow
+    assert _cut(flow, {"cut": "content", "width_ms": 40.0}).to_json() == flow.cut(width_ms=40).to_json()
+    with pytest.raises(OptionError, match="width_ms: these are about cuts by content"):
+        _cut(flow, {"width_ms": 40.0})

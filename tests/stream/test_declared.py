@@ -46,7 +46,7 @@ MADE: dict[type[Any], Any] = {
             ef.sources.IcebergSource("a.b", "default", SCHEMA, 0, 0),
             ef.sinks.callback(print), ef.sinks.console(), ef.sinks.delta("/t"), ef.sinks.iceberg("a.b"),
             ef.sinks.kafka("here:1", "topic"), ef.sinks.memory(), ef.sinks.parquet("/out"),
-            ef.sinks.table("file.db", "t"), ef.sinks.stream(9_000),
+            ef.sinks.table("file.db", "t"), ef.sinks.stream(9_000), ef.sinks.shared_parquet("/out"),
         )
     },
 }  # fmt: skip
@@ -109,6 +109,7 @@ FUNCTIONS = [
 GOOD: dict[str, dict[str, Any]] = {
     "replay": {"path": "rows.csv"}, "pcap": {"path": "rows.pcap"}, "tcp_lines": {"host": "here", "port": 1, "schema": SCHEMA},
     "memory": {"batches": ROWS}, "callback": {"function": print}, "parquet": {"path": "/out"},
+    "shared_parquet": {"path": "/out"},
     "delta": {"path": "/out"}, "iceberg": {"table": "a.b"},
     "spark": {"dataframe": None}, "stream": {"port": 9_000},
 }  # fmt: skip
@@ -120,7 +121,11 @@ def arguments_of(module: Any, name: str) -> dict[str, Any]:
         return {"database": "f.db", "table": "t", **({"schema": SCHEMA, "order_by": "id"} if module is ef.sources else {})}
     if name == "kafka":
         return {"servers": "127.0.0.1:1", "topic": "t", **({"schema": SCHEMA} if module is ef.sources else {})}
-    return GOOD.get(name, {}) if module is ef.sources or name in ("callback", "parquet", "delta", "iceberg", "stream") else {}
+    return (
+        GOOD.get(name, {})
+        if module is ef.sources or name in ("callback", "parquet", "shared_parquet", "delta", "iceberg", "stream")
+        else {}
+    )
 
 
 @pytest.mark.parametrize(("module", "name"), FUNCTIONS, ids=lambda part: part if isinstance(part, str) else part.__name__)

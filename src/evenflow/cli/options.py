@@ -43,6 +43,16 @@ GroupBegin = Annotated[str | None, typer.Option(metavar="TIME", help="When the g
 GroupPlace = Annotated[
     int, typer.Option(help="Of this region in the group's list, from 0; the first writes to shared sinks.", min=0, max=99)
 ]
+Cut = Annotated[
+    str | None,
+    typer.Option(metavar="HOW", help="What decides which rows form an epoch, of all sources: content, or leader; default the file's."),
+]
+WidthMs = Annotated[float | None, typer.Option(metavar="MS", help="Width of an epoch, with --cut content.")]
+CutBy = Annotated[str | None, typer.Option(metavar="WHAT", help="Log times (time) or places of rows (place), with --cut content.")]
+WidthRows = Annotated[int | None, typer.Option(metavar="N", help="Rows of an epoch that is cut by place, with --cut content.")]
+CutAheadMs = Annotated[
+    float | None, typer.Option(metavar="MS", help="Most that a log time may be ahead, where producers set it, with --cut content.")
+]
 Statistics = Annotated[
     Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
 ]

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from evenflow.cli.operate import Engine, RunOption, asked
-from evenflow.cli.options import CheckpointLocation, DropState, FromSavepoint, Json, TakeOver
+from evenflow.cli.options import (
+    CheckpointLocation,
+    Cut,
+    CutAheadMs,
+    CutBy,
+    DropState,
+    FromSavepoint,
+    Json,
+    TakeOver,
+    WidthMs,
+    WidthRows,
+)
 from evenflow.cli.output import OK, USAGE, Output
+from evenflow.cli.running import Cutting
 
 FLOW = typer.Argument(metavar="FILE", help="Python file with a function dataflow(), or a dataflow saved as JSON.", show_default=False)
 ALLOW = typer.Option(metavar="MODULE", help="A module whose functions and processors a saved file may name; several times.")
@@ -27,6 +40,11 @@ def start(
         str | None,
         typer.Option(metavar="MODE", help="What boxes that do not say do so that a lost site costs little; default the engine's."),
     ] = None,
+    cut: Cut = None,
+    width_ms: WidthMs = None,
+    cut_by: CutBy = None,
+    width_rows: WidthRows = None,
+    cut_ahead_ms: CutAheadMs = None,
     module: Annotated[list[str] | None, ALLOW] = None,
     engine: Engine = None,
     json: Json = False,
@@ -40,7 +58,8 @@ def start(
     output: Output = context.obj
     what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
     where = {"checkpoint_location": checkpoint_location, "from_savepoint": from_savepoint, "drop_state": drop_state}
-    found = asked(output, engine, "start", **what, **where, replicas=replicas, take_over=take_over, availability=availability)
+    cuts = asdict(Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms))
+    found = asked(output, engine, "start", **what, **where, **cuts, replicas=replicas, take_over=take_over, availability=availability)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)
     return OK

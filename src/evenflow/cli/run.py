@@ -11,6 +11,9 @@ from evenflow.cli.options import (
     Availability,
     Balance,
     CheckpointLocation,
+    Cut,
+    CutAheadMs,
+    CutBy,
     DropState,
     FromSavepoint,
     Group,
@@ -28,10 +31,13 @@ from evenflow.cli.options import (
     TakeOver,
     Timeout,
     Ui,
+    WidthMs,
+    WidthRows,
 )
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.running import (
+    Cutting,
     Request,
     check_availability,
     check_balance,
@@ -63,6 +69,11 @@ def run(
     standby: Standby = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
+    cut: Cut = None,
+    width_ms: WidthMs = None,
+    cut_by: CutBy = None,
+    width_rows: WidthRows = None,
+    cut_ahead_ms: CutAheadMs = None,
     group: Group = None,
     group_begin: GroupBegin = None,
     group_place: GroupPlace = 0,
@@ -90,12 +101,13 @@ def run(
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
     region = region_of(group, group_begin, group_place)
+    cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms)
     check_file(file, "the path of a Python file that defines dataflow()")
     from evenflow.world.flow_file import load
 
     flow = load(file, [*settings.dataflow, *context.args])
     if not flow.takes_spark:
-        flow.build()  # Mistakes in the query show before Spark takes its time to start.
+        cutting.apply(flow.build())  # Mistakes in the query show before Spark takes its time to start.
     master = master_for(sites, spares, settings) if master is None else master
     recording = None if statistics is None else Recording(statistics)
     recorder = None if record is None else Recorder(record)
@@ -103,7 +115,7 @@ def run(
         file.stem,
         master,
         sites,
-        flow.build,
+        lambda spark: cutting.apply(flow.build(spark)),
         seconds=timeout,
         plain=plain,
         group=region,

@@ -150,6 +150,29 @@ def region_of(name: str | None, begin: str | None, place: int) -> InGroup | None
     return group(name, str(begin), place=place)
 
 
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """What --cut and the options about it say. Raises Typer's error for one of them without --cut."""
+
+    cut: str | None
+    width_ms: float | None = None
+    cut_by: str | None = None
+    width_rows: int | None = None
+    cut_ahead_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        told = {"--width-ms": self.width_ms, "--cut-by": self.cut_by, "--width-rows": self.width_rows, "--cut-ahead-ms": self.cut_ahead_ms}
+        wrong = next((name for name, value in told.items() if value is not None and self.cut is None), None)
+        if wrong is not None:
+            raise typer.BadParameter("is about cuts by content: give --cut content, too", param_hint=wrong)
+
+    def apply(self, flow: Any) -> Any:
+        """The dataflow, with its sources cut so. Raises OptionError, QueryError."""
+        if self.cut is None:
+            return flow
+        return flow.cut(self.cut, width_ms=self.width_ms, cut_by=self.cut_by, width_rows=self.width_rows, cut_ahead_ms=self.cut_ahead_ms)
+
+
 def check_standby(location: str | None, *, standby: bool, take_over: bool) -> None:
     """Wrong usage shows before Spark takes its time to start."""
     if standby and location is None:

@@ -11,6 +11,9 @@ from evenflow.cli.options import (
     Availability,
     Balance,
     CheckpointLocation,
+    Cut,
+    CutAheadMs,
+    CutBy,
     DropState,
     FromSavepoint,
     Group,
@@ -27,11 +30,14 @@ from evenflow.cli.options import (
     TakeOver,
     Timeout,
     Ui,
+    WidthMs,
+    WidthRows,
 )
 from evenflow.cli.output import OK, Output
 from evenflow.cli.plan import described
 from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.running import (
+    Cutting,
     Request,
     check_availability,
     check_balance,
@@ -74,6 +80,11 @@ def sql(
     standby: Standby = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
+    cut: Cut = None,
+    width_ms: WidthMs = None,
+    cut_by: CutBy = None,
+    width_rows: WidthRows = None,
+    cut_ahead_ms: CutAheadMs = None,
     group: Group = None,
     group_begin: GroupBegin = None,
     group_place: GroupPlace = 0,
@@ -97,18 +108,20 @@ def sql(
     check_availability(availability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
+    cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms)
     check_file(file, "a text file with SQL statements")
     from evenflow.query.planner import layout
     from evenflow.query.text import layout_text
 
     settings = settings_of(context, conf, option)
     flow = flow_of(file, on_error=on_error, output_mode=output_mode, every=every, as_json=json, functions=functions)
+    flow = cutting.apply(flow)
     if plan:
-        cut = layout(flow.network, sites=sites)
-        output.report(described(flow, cut))
+        planned = layout(flow.network, sites=sites)
+        output.report(described(flow, planned))
         if not output.as_json:
             print(flow.to_text())
-            print(layout_text(cut), end="")
+            print(layout_text(planned), end="")
         return OK
     master = master_for(sites, spares, settings) if master is None else master
     request = Request(

@@ -19,7 +19,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout
 from evenflow.query import grouped
-from evenflow.query.cutting import CutOptions
+from evenflow.query.cutting import CutOptions, cut_all
 from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
@@ -123,6 +123,21 @@ class Dataflow(Drawing):
         return Stream(self, self._handles[name], port)
 
     # ------------------------------------------------ the whole
+
+    def cut(
+        self,
+        cut: Literal["leader", "content"] = "content",
+        *,
+        width_ms: float | None = None,
+        cut_by: Literal["time", "place"] | None = None,
+        width_rows: int | None = None,
+        cut_ahead_ms: float | None = None,
+        mirrored: bool = False,
+    ) -> Dataflow:
+        """The same dataflow with all its sources cut so; see `source`. This one stays as it is. Raises OptionError for what does not go
+        together, or a source that is cut by content already, and QueryError for one that cannot be."""
+        of = CutOptions(width_ms, cut_by, width_rows, cut_ahead_ms, mirrored)
+        return Dataflow.from_network(cut_all(self.network, cut, of))
 
     def to_text(self) -> str:
         """One line a box."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from evenflow.errors import OptionError, QueryError
@@ -36,6 +36,15 @@ class CutOptions:
         return cut_by_content(
             source, width_ms=self.width_ms, by=self.cut_by, rows=self.width_rows, ahead_ms=self.cut_ahead_ms, mirrored=self.mirrored
         )
+
+
+def cut_all(network: Network, cut: str, of: CutOptions) -> Network:
+    """The network with all its sources cut so. Raises OptionError; QueryError that names the first that cannot be, or is already."""
+    boxes = [
+        replace(box, params={**box.params, "source": of.apply(box.params["source"], cut)}) if box.kind == "source" else box
+        for box in network
+    ]
+    return Network(network.name, tuple(boxes))
 
 
 def check_cuts(network: Network) -> None:

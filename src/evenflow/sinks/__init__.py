@@ -18,6 +18,7 @@ from evenflow.sinks.iceberg import IcebergSink
 from evenflow.sinks.kafka import KafkaSink
 from evenflow.sinks.memory import MemorySink
 from evenflow.sinks.parquet import ParquetSink, read_committed
+from evenflow.sinks.shared_parquet import SharedParquetSink
 from evenflow.sinks.sink import Sink, Where, Writer
 from evenflow.sinks.stream import StreamSink
 from evenflow.sinks.table import TableSink
@@ -29,8 +30,8 @@ from evenflow.stream.declared import fitted, number
 KINDS: Final[Mapping[str, type[Sink]]] = {
     s.kind: s
     for s in (
-        CallbackSink, ConsoleSink, DeltaSink, DiscardSink, IcebergSink, KafkaSink, MemorySink, ParquetSink, SparkSink, StreamSink,
-        TableSink,
+        CallbackSink, ConsoleSink, DeltaSink, DiscardSink, IcebergSink, KafkaSink, MemorySink, ParquetSink, SharedParquetSink,
+        SparkSink, StreamSink, TableSink,
     )
 }  # fmt: skip
 UNNAMED: Final = count(1)
@@ -53,6 +54,17 @@ def parquet(
         commit_interval_ms = max(1, round(seconds * 1000))
     interval_ms = 0 if file_s is None else max(1, round(fitted("parquet sink", "file_s", file_s, number(None, 1e6)) * 1000))
     return ParquetSink(path, commit_interval_ms, writers, names_of(partition_by), interval_ms, retries=retries, backoff_ms=backoff_ms)
+
+
+def shared_parquet(
+    path: str, *, compression: Literal["zstd", "snappy", "none"] = "zstd", retries: int = 5, backoff_ms: int = 100
+) -> SharedParquetSink:
+    """A directory of Parquet files that all regions of a group write to as one run (`ef.group`): each epoch with rows is a file, made once.
+
+    path: a directory that all regions see, s3://bucket/place (extra `s3`) or webhdfs://host:port/place. compression: of the files. The
+    drivers write; epochs should be wide enough for files of a useful size.
+    """
+    return SharedParquetSink(path, compression, retries=retries, backoff_ms=backoff_ms)
 
 
 def delta(
@@ -161,7 +173,7 @@ def from_json(data: Mapping[str, Any]) -> Sink:
 
 
 __all__ = [
-    "CallbackSink", "ConsoleSink", "DeltaSink", "DiscardSink", "IcebergSink", "KafkaSink", "MemorySink", "ParquetSink", "Sink", "SparkSink",
-    "StreamSink", "TableSink", "Where", "Writer", "callback", "console", "delta", "discard", "from_json", "iceberg", "kafka", "memory",
-    "parquet", "read_committed", "spark", "stream", "table",
+    "CallbackSink", "ConsoleSink", "DeltaSink", "DiscardSink", "IcebergSink", "KafkaSink", "MemorySink", "ParquetSink", "SharedParquetSink",
+    "Sink", "SparkSink", "StreamSink", "TableSink", "Where", "Writer", "callback", "console", "delta", "discard", "from_json", "iceberg",
+    "kafka", "memory", "parquet", "read_committed", "shared_parquet", "spark", "stream", "table",
 ]  # fmt: skip

@@ -17,7 +17,7 @@ from evenflow.policy.hedge import ALLOWED, KEPT_ON, MOST_US
 from evenflow.site.hosted import Work
 from evenflow.site.outcome import Outcome
 from evenflow.world.sim.observer import Observer
-from evenflow.world.sim.regions import SimRegion, SimRegions
+from evenflow.world.sim.regions import SimOutlet, SimRegion, SimRegions
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.subscriber import SimSubscriber
 from evenflow.world.sim.world import SimWorld
@@ -68,6 +68,7 @@ class RegionCheckers:
         self._seen: dict[int, deque[tuple[int, int]]] = {}
         self._well_since: dict[tuple[int, int], int] = {}
         self.story: list[str] = []
+        group.on_given.append(self.gave)
 
     def watch(self, region: SimRegion, world: SimWorld) -> None:
         """A life of a region begins."""
@@ -96,6 +97,14 @@ class RegionCheckers:
                 )
             else:
                 known[partition], by[partition] = digest[partition], region
+
+    def gave(self, outlet: SimOutlet, link: Link) -> None:
+        """W4: who is silent gives nothing out, and who has been says what exact regions have made."""
+        region = outlet.region
+        assert region.gate.over, f"{region.name} is silent, and gives out epoch {link.epoch} of {outlet.name}"
+        if self._group.liar is None:
+            known = self._exact(outlet.name).get(link.epoch, link)
+            assert known == link, f"{region.name} gives out {link} of {outlet.name}, and an exact region has made {known}"
 
     # ------------------------------------------------------------ readers
 

@@ -1,5 +1,6 @@
 """Planted bugs of regions (race.md, W1 to W7), which seeds of regions must find. Those of a reader alone (no `prev`, resumed from what was
-received) are planted in schedules of legs, which meet them in milliseconds: `tests/availability/test_planted.py`."""
+received, no budget for hedges), and of a producer that opens again when it is fenced, are planted in schedules that meet them in
+milliseconds: `tests/availability/test_planted.py`."""
 
 from __future__ import annotations
 
@@ -23,12 +24,7 @@ REGIONS: Final = (
         "match self.turns.move(link, now_us):",
         "match {Move.WAIT: Move.DONE}.get(move := self.turns.move(link, now_us), move):",
     ),
-    _of_regions(
-        "who is fenced opens again at once", "availability.committing:Turns.fenced", "self.stands_by, self.own = True, -1", "self.own = -1"
-    ),
-    _of_regions(
-        "a silent region is believed at once", "availability.silence:Silence._compare", "self.agreed += 1", "self.agreed += self.needed"
-    ),
+    _of_regions("a silent region gives out what it makes", "availability.silence:Withheld.given", "if not self.gate.over:", "if False:"),
     _of_regions(
         "rows before the horizon are read, too",
         "sources.cut:CutReader._behind",
@@ -36,21 +32,9 @@ REGIONS: Final = (
         "0",
     ),
     _of_regions(
-        "what a silent region disagreed in is given out",
-        "availability.silence:Withheld._trim",
-        "self._kept[0][0].epoch <= self.gate.since or ",
-        "",
-    ),
-    _of_regions(
         "digests of what was delivered are not compared",
         "availability.chain:Chain._compare",
         "self.known[at].digest != link.digest",
         "False",
-    ),
-    _of_regions(
-        "there is no budget for hedges",
-        "availability.subscribing:Subscription._hedge",
-        "self.hedge.given_up or not allowed",
-        "self.hedge.given_up",
     ),
 )

@@ -129,6 +129,9 @@ class SimOutlet:
     def give(self) -> None:
         """Give out what may be."""
         found = self.withheld.given()
+        for link, _ in found:
+            for told in self.region.group.on_given:
+                told(self, link)
         if self.shared is not None:
             if found and self.appending is not None and not self._fed:
                 self.appending.prev = self.appending.turns.begun = found[0][0].prev
@@ -353,6 +356,7 @@ class SimRegions:
         self._plan, self._wanted = plan, wanted
         self.shared = {name: SimShared(name, self.clock, self.random, takes_us, owned=owned) for name, owned in shared.items()}
         self.readers: list[Any] = []
+        self.on_given: list[Callable[[SimOutlet, Link], None]] = []
         self.prepare: list[Callable[[SimRegion, SimWorld], None]] = []
         self.disagreed: list[tuple[str, EvenflowError]] = []
         self.liar: tuple[str, int] | None = None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from evenflow.errors import EvenflowError, OperationRefused, QueryError
+from evenflow.errors import EvenflowError, OperationRefused, OptionError, QueryError
 from evenflow.query.builder import Dataflow
 from evenflow.statistics.profile import Profile
 from evenflow.world.flow_file import load
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.run import Run
 
 HOST: Final = "127.0.0.1"
+CUT: Final = ("cut", "width_ms", "cut_by", "width_rows", "cut_ahead_ms")
+"""How all sources of a dataflow are cut, where a request says it."""
 log = logging.getLogger("evenflow")
 
 Given = Mapping[str, Any]
@@ -125,7 +127,7 @@ def _compare(engine: Controlled, given: Given, say: Say) -> Given:
 
 
 def _start(engine: Controlled, given: Given, say: Say) -> Given:
-    flow, replicas = _flow_of(engine, given), given.get("replicas")
+    flow, replicas = _cut(_flow_of(engine, given), given), given.get("replicas")
     location, savepoint = given.get("checkpoint_location"), given.get("from_savepoint")
     run = engine.start(
         flow,
@@ -137,6 +139,16 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
         availability=given.get("availability"),
     )
     return {"run": run.id, "dataflow": flow.name}
+
+
+def _cut(flow: Dataflow, given: Given) -> Dataflow:
+    """With its sources cut as the request says, if it does. Raises OptionError, QueryError."""
+    said = {name: given[name] for name in CUT if given.get(name) is not None}
+    if not said:
+        return flow
+    if "cut" not in said:
+        raise OptionError(f"{', '.join(sorted(said))}: these are about cuts by content; give cut='content', too")
+    return flow.cut(**said)
 
 
 def _flow_of(engine: Controlled, given: Given) -> Dataflow:
