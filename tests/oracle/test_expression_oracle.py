@@ -458,6 +458,7 @@ f + 1.5
 i <=> null
 date_trunc('hour', m)
 date_trunc('hour', cast(t as timestamp_ntz))
+date_format(t, null)
 cast(t as int)
 mod(-7, 3)
 i % 0.5D

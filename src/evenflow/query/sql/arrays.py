@@ -70,7 +70,7 @@ def _count(node: Node, what: str) -> Node:
 
 
 def _repeat(value: Node, count: Node) -> Node:
-    if count.type == LONG or stringy(count.type):
+    if count.type not in (INT, NULL):
         raise TypeMismatch(f"array_repeat needs an int, but {count.text} is {name_of(count.type)}; cast it")
 
     def run(values: pa.Array, counts: pa.Array) -> pa.Array:

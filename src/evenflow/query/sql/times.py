@@ -323,8 +323,8 @@ def by_pattern(a: Node, pattern: str) -> Node:
 
 
 def _written(what: str, a: Node, pattern: object) -> Node:
-    if pattern is None:
-        return literal(pa.scalar(None, STRING))
+    if pattern is None:  # The time is looked at all the same: where it is none, that is an error.
+        return lift(over_arrays(lambda array: pa.nulls(len(array), STRING)), STRING, a)
     if not isinstance(pattern, str):
         raise TypeMismatch(f"the format of {what} must be a string, not {pattern!r}")
     return formatted.written(pattern, a, lambda name, time: _FIELDS[name].build(time), op.micros(a), what)
