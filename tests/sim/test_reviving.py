@@ -126,10 +126,10 @@ def test_two_deaths_with_a_checkpoint_between_them() -> None:
     stage.finish()
 
 
-def test_passive_wants_a_location_and_two_sites() -> None:
+def test_passive_wants_two_sites() -> None:
     planned = layout(EVERY_CASE["running"](Random(1), 10).flow.network, sites=1, partitions=4)
-    with pytest.raises(AvailabilityError, match="location"):
-        SimWorld(planned, sites=2, replicas=2, availability=PASSIVE)
+    with pytest.raises(AvailabilityError, match="two sites"):
+        SimWorld(planned, sites=1, availability=PASSIVE)
     with pytest.raises(AvailabilityError, match="two sites"):
         SimCluster(planned, sites=1, availability=PASSIVE)
 

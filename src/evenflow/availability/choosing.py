@@ -18,22 +18,17 @@ def modes_of(
     is replicated. located: the run has a checkpoint location.
 
     What comes in has followers where the rest is passive (M2). Raises AvailabilityError for a mode that there is not, that is not built,
-    that some box cannot have, or for which there are too few sites or no location; and where an output is to have more than boxes, modes
-    and sink can give.
+    that some box cannot have, for which there are too few sites, or which needs a location where a sink keeps epochs at sites; and where an
+    output is to have more than boxes, modes and sink can give.
     """
     where = f"dataflow {layout.name!r}"
     otherwise = check_built(mode_named(availability, where), where)
     chosen = [check_built(layout.modes.get(s.id, otherwise), f"{where}, segment {s.name!r}") for s in layout.segments]
-    return checked(layout, _followed(layout, chosen, located=located), sites, replicas, located=located)
+    return checked(layout, _followed(layout, chosen), sites, replicas, located=located)
 
 
-def _followed(layout: Layout, chosen: Sequence[Mode], *, located: bool) -> Modes:
+def _followed(layout: Layout, chosen: Sequence[Mode]) -> Modes:
     """What comes in has followers where the rest is passive (M2)."""
-    if Mode.PASSIVE in chosen and not located:
-        raise AvailabilityError(
-            f"dataflow {layout.name!r}: availability 'passive' keeps states at the checkpoint location, and there is none: begin the run "
-            "with one"
-        )
     pairs = {segment.id for segment in layout.segments if segment.kind == "ingress" and chosen[segment.id] is Mode.PASSIVE}
     return shortened([Mode.PAIRS if segment in pairs else mode for segment, mode in enumerate(chosen)])
 
@@ -47,7 +42,7 @@ def changed(layout: Layout, modes: Modes, box: str, mode: str, sites: int, repli
         known = dict.fromkeys(name for pairs in layout.depends.values() for name, _ in pairs)
         raise AvailabilityError(f"no box is called {box!r}; there are {', '.join(map(repr, known))}, and '*' for all")
     chosen = [wanted if s.id in mine else of_segment(modes, s.id) for s in layout.segments]
-    return checked(layout, _followed(layout, chosen, located=located), sites, replicas, located=located)
+    return checked(layout, _followed(layout, chosen), sites, replicas, located=located)
 
 
 def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: int = 1, *, located: bool = False) -> Modes:
@@ -63,6 +58,8 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: in
                 raise AvailabilityError(_refused(box, of, mode))
     if Mode.AMNESIA in modes:
         _check_amnesia(layout, modes, replicas, located=located)
+    if Mode.PASSIVE in modes and not located:
+        _check_images(layout, modes)
     for sink in layout.promised:
         _check_promise(layout, modes, sink)
     return modes
@@ -108,6 +105,24 @@ def check_alike(modes: Modes, group: str) -> None:
             f"group {group!r}: its regions make the same results, and with availability 'amnesia' one that has lost something would not: "
             "use 'pairs'"
         )
+
+
+def _check_images(layout: Layout, modes: Modes) -> None:
+    """Raise AvailabilityError where what a site has is more than its image at another one would be, without a checkpoint location."""
+    for segment in layout.segments:
+        if of_segment(modes, segment.id) is not Mode.PASSIVE:
+            continue
+        writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
+        sink = segment.sink or next(iter(writes), None)
+        if writes or (sink is not None and layout.sinks[sink].where == "spark"):
+            raise AvailabilityError(
+                f"sink {sink!r} keeps epochs at sites until they are stored, and availability 'passive' has no images of these: begin the "
+                "run with a checkpoint location, or use 'pairs' there, or a sink in the driver"
+            )
+        if segment.effects is not None:
+            raise AvailabilityError(
+                f"{segment.name!r} keeps what was answered, and availability 'passive' has no images of that: use 'pairs' there"
+            )
 
 
 def _refused(box: str, of: OperatorClass, mode: Mode) -> str:

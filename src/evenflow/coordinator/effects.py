@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from evenflow.availability.mode import MODES
+from evenflow.coordinator.backing import Backing
 from evenflow.coordinator.checkpointing import Checkpointing
 from evenflow.coordinator.comparison import Comparison
 from evenflow.coordinator.deaths import Deaths
@@ -109,7 +110,8 @@ class RunEffects:
         self.arrivals = Arrivals(self.view)
         self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
         self.checkpointing = Checkpointing(layout, self.view, journal, checkpoint_ms)
-        self.reviving = Reviving(layout, self.view, self.recovery, self.checkpointing, beginning)
+        self.backing = Backing(layout, self.view, self.recovery, located=journal is not None)
+        self.reviving = Reviving(layout, self.view, self.recovery, self.checkpointing, self.backing, beginning)
         self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
         self.ready: set[SiteId] = set()
         self._finished: set[SiteId] = set()
@@ -154,6 +156,10 @@ class RunEffects:
             return view.redundancy()
         several = [segment.id for segment in self.layout.segments if MODES[plan.mode(segment.id)].replicates]
         return min(len(view.live(block)) for segment in several for block in view.blocks(segment))
+
+    def protected(self) -> int:
+        """Deaths that nothing would be lost of now, whichever sites they are of."""
+        return self.view.protected(based=self.reviving.based())
 
     # -- plans
 
@@ -238,6 +244,8 @@ class RunEffects:
         """B1: what nobody has any more begins again from its base, at once."""
         if not self.checkpointing.settled:
             return  # It is looked again when the journal has it: frames before it may be gone by then.
+        if self.backing.active and not self.backing.known:
+            return  # It is looked again when backups have said how far their images are (P4).
         if self.reviving.can():
             step = self.reviving.step()
             self._propose_beyond(step.placement, step.copies)
@@ -380,6 +388,8 @@ class RunEffects:
         assert membership.number >= self.membership.number and {copy.target for copy in membership.joining} <= set(membership.sites)
         self.view.change(membership)
         self.tell_all(MembershipChanged(membership))
+        if self.started:
+            self.act(*self.backing.settle())
 
     def tell_all(self, message: Message) -> None:
         self.act(*(Tell(site, message) for site in self.sites))

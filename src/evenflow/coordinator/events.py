@@ -430,6 +430,8 @@ class Kind(StrEnum):
     """All replicas of some partitions are gone, and the run goes on by itself as soon as there are sites."""
     RECOVERED_IN_PLACE = "recovered_in_place"
     """The run goes on where it stood when all replicas of some partitions were lost."""
+    NOT_BACKED_UP = "not_backed_up"
+    """No site has memory for the image of what another one has."""
     STANDBY_WAITS = "standby_waits"
     """This driver stands by: another one runs the dataflow, or nobody has begun."""
     STANDBY_TAKES_OVER = "standby_takes_over"

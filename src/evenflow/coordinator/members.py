@@ -25,7 +25,7 @@ def note_ready(run: RunEffects, event: SiteReady) -> None:
         if run.draining:
             run.drain_sources()
         run.collect()
-        run.act(*run.checkpointing.start())
+        run.act(*run.checkpointing.start(), *run.backing.settle())
         for site in sorted(run.ready.difference(run.sites)):
             welcome(run, SiteReady(site, run.recovery.hosts[site]))
 
@@ -92,6 +92,7 @@ def lose_site(run: RunEffects, event: SiteLost) -> None:
     if run.checkpointing.waits_for(event.site):
         run.drop_checkpoint(f"site {event.site} is lost")
     run.announce(replace(after, leaders=run.leaders.successors(after)))
+    run.act(*run.backing.ask())
     if not event.planned and not lost:
         run.happened(Kind.TAKE_OVER, event.site, f"the replicas of site {event.site}'s partitions go on without it")
     for name, partitions in lost.items() if run.reviving.can() else ():

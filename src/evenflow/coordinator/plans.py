@@ -40,6 +40,8 @@ def note_promise(run: RunEffects, event: SiteSaid) -> None:
     run.view.adopt(plan, plan.effective - 1)
     run.tell_all(PlanCommitted(plan))
     run.reviving.note_plan(before, plan)
+    run.backing.note_plan(before, plan)
+    run.act(*run.backing.settle())
     if run.journal is not None:
         run.journal.note_plan(plan)
         run.append_next()

@@ -1,9 +1,9 @@
 """Reviving: partitions of which no replica lives begin again at other sites, from the last checkpoint (availability.md, B1, M2).
 
-A passive segment's state is safe as of the last checkpoint that is whole, its base; and its producers keep every frame after that (B2). So
-a partition that is lost is a copy without a source: its target reads the base, takes in again what followed, and counts when it is level.
-What it makes again is dropped by address. All that is lost begins at once, on the sites with least to do; those that feed others are level
-first, since the others wait for them.
+A passive segment's state is safe as of the last checkpoint that is whole, its base (or, without a store, as of its images: see `backing`);
+and its producers keep every frame after that (B2). So a partition that is lost is a copy without a source: its target reads the base, takes
+in again what followed, and counts when it is level. What it makes again is dropped by address. All that is lost begins at once, on the
+sites with least to do; those that feed others are level first, since the others wait for them.
 
 That cannot be where frames after the base are kept at no site: behind a copy from a live replica, which brings state and no frames
 (decision 14), until the next checkpoint is whole. Nor where key groups have changed hands since, or boxes their version. Then the run ends
@@ -16,6 +16,7 @@ from collections import Counter
 from typing import Final
 
 from evenflow.availability.mode import Mode
+from evenflow.coordinator.backing import Backing
 from evenflow.coordinator.checkpointing import Checkpointing
 from evenflow.coordinator.events import SiteLost
 from evenflow.coordinator.recovery import Recovery, Step
@@ -37,8 +38,11 @@ class Reviving:
     came to the run later, since which epoch it knows plans.
     """
 
-    def __init__(self, layout: Layout, view: View, recovery: Recovery, checkpointing: Checkpointing, beginning: Beginning) -> None:
+    def __init__(
+        self, layout: Layout, view: View, recovery: Recovery, checkpointing: Checkpointing, backing: Backing, beginning: Beginning
+    ) -> None:
         self._layout, self._view, self._recovery, self._checkpointing = layout, view, recovery, checkpointing
+        self._backing = backing
         self._begun = beginning.epoch
         self._from = view.plan.effective if len(beginning.plans) > 1 else beginning.epoch
         self._newcomers: dict[SiteId, int] = {}
@@ -62,17 +66,28 @@ class Reviving:
     @property
     def base(self) -> int:
         """The epoch from whose end the lost begin again: that of the newest checkpoint, or before the first one."""
+        if self._backing.active:
+            return self._backing.least
         retained = self._checkpointing.retained
         return retained[-1].epoch if retained else self._begun
 
     def can(self) -> bool:
         """Whether all that is lost can begin again."""
         lost = self._recovery.lost()
+        if self._backing.active:
+            known = all(self._newcomers.get(site, 0) <= base + 1 for site, base in self._backing.targets())
+            return bool(lost) and known and self.failed < TRIES_MAX and self._backing.can() and bool(self._able())
         if not lost or not self._checkpointing.journalled or self.failed >= TRIES_MAX:
             return False
         modes = {segment.name: self._view.plan.mode(segment.id) for segment in self._layout.segments}
         passive = all(modes[name] is Mode.PASSIVE for name in lost)
         return passive and self._begun <= self.base and self._from <= self.base and bool(self._able())
+
+    def based(self) -> bool:
+        """Whether all that is passive has a base from which it can begin again: an image, or a checkpoint since anything has changed."""
+        if self._backing.active:
+            return self._backing.protected()
+        return self._checkpointing.journalled and bool(self._checkpointing.retained) and self._from <= self.base
 
     def _able(self) -> list[SiteId]:
         """Sites that may take something: they know all plans since the base."""
@@ -82,6 +97,11 @@ class Reviving:
     def step(self) -> Step:
         """A placement where all that is lost is somewhere else, and the copies for it."""
         rows = [list(row) for row in self._recovery.cleared()]
+        if self._backing.active:
+            placed, copies = self._backing.begun_again(self._able())
+            for (number, partition), site in placed.items():
+                rows[number][partition] = (site,)
+            return Step(tuple(map(tuple, rows)), tuple(copies))
         load, able = self._view.load(), self._able()
         shares: dict[tuple[int, SiteId], list[int]] = {}
         given: Counter[SiteId] = Counter()
@@ -100,6 +120,8 @@ class Reviving:
 
     def order(self, copy: Copy) -> Revive:
         """What the target of a copy is to read."""
+        if unit := self._backing.unit_of(copy):
+            return Revive(copy.number, copy.segment, copy.partitions, copy.base, (), unit)
         retained = self._checkpointing.retained
         mine = set(copy.partitions)
         found = retained[-1].pieces if retained and retained[-1].epoch == copy.base else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from evenflow.coordinator import appending, balancing, checkpoints, copies, guards, losing, members, plans
+from evenflow.coordinator import appending, balancing, checkpoints, copies, guards, images, losing, members, plans
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import (
     Appended,
@@ -47,9 +47,12 @@ from evenflow.site.facts import (
     Digests,
     DiskTrouble,
     Fact,
+    Imaged,
     Logged,
+    NoRoom,
     PartFailed,
     PartFinished,
+    Pasted,
     PlanMissing,
     Promised,
     Refused,
@@ -110,6 +113,9 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("K6", CheckpointLate, otherwise, RunEffects.ignore, "one that was dropped already")
     yield said("K6", CheckpointUnable, guards.owes_checkpoint, checkpoints.drop_unable, "the run goes on without this one")
     yield said("K6", CheckpointUnable, otherwise, RunEffects.ignore, "one that was dropped already")
+    yield said("P3", Pasted, guards.is_member, images.note_pasted, "frames that nobody asks for again may go, everywhere")
+    yield said("P4", Imaged, guards.is_member, images.note_imaged, "what is lost begins again when all of its backups have said so")
+    yield said("P1", NoRoom, guards.is_member, images.back_up_elsewhere, "another site is asked")
     yield said("K9", StateUnreadable, guards.is_member, checkpoints.end_unreadable, "whoever has begun the run may try an older checkpoint")
     yield said("E3", PartFailed, guards.is_member, fail, "a failing box ends the run")
     yield Rule(

@@ -115,13 +115,14 @@ class Retention:
     acked: per consumer site that must have them, the last epoch that it holds. produced: last epoch. frame_bytes: memory held.
     stable: the last epoch that is never asked for again, where consumers that are lost begin again from a base (B2); None: where what all
     live ones hold is asked for by nobody.
+    floor: the epoch behind which all that may still be asked for is here: before it this cohort has made nothing.
     _lacking: how many consumers do not hold the first epoch that is kept, so that only the last of them makes it be let go.
     """
 
-    __slots__ = ("_kept", "_lacking", "acked", "frame_bytes", "produced", "stable", "stream")
+    __slots__ = ("_kept", "_lacking", "acked", "floor", "frame_bytes", "produced", "stable", "stream")
 
     def __init__(self, stream: int, consumers: Iterable[SiteId], produced: int = 0) -> None:
-        self.stream, self.produced = stream, produced
+        self.stream, self.produced, self.floor = stream, produced, produced
         self.frame_bytes = 0
         self.acked = dict.fromkeys(consumers, produced)
         self.stable: int | None = None
@@ -137,6 +138,13 @@ class Retention:
             self.frame_bytes += sum([pieces.bytes for pieces in kept.pieces])
             if len(self._kept) == 1:
                 self._count()
+
+    def restore(self, floor: int, kept: Iterable[Kept]) -> None:
+        """What was kept behind epoch `floor` where the partitions were before, for those who lost it with them (P1)."""
+        assert not self._kept and floor <= self.produced, f"stream {self.stream} has frames already, or none since epoch {floor}"
+        self.floor, self._kept = floor, deque(kept)
+        self.frame_bytes = sum([pieces.bytes for each in self._kept for pieces in each.pieces])
+        self.evict()
 
     def hear(self, site: SiteId, epoch: int) -> None:
         """`site` holds everything up to `epoch`. Late and repeated acks change nothing."""
@@ -191,7 +199,8 @@ class Retention:
     def merge(self, other: Retention) -> None:
         """Take over what another cohort, which has produced as much, keeps: its partitions are with this one's from now on."""
         mine = {kept.epoch: kept for kept in self._kept}
-        settled = self.released()
+        # What came before its floor this one has not made either: nobody asks for it here.
+        settled, self.floor = max(self.released(), self.floor), max(self.floor, other.floor)
         for theirs in other._kept:
             if theirs.epoch > settled:
                 kept = mine[theirs.epoch]

@@ -32,8 +32,10 @@ from evenflow.site.feeding import Feeding
 from evenflow.site.ground import Acts
 from evenflow.site.housing import Housing
 from evenflow.site.leading import Leading
+from evenflow.site.own_frames import restore as restore_frames
 from evenflow.site.releasing import Releasing
 from evenflow.site.view import View
+from evenflow.state.image import FRAMES
 from evenflow.state.page_snapshot import State as StateBytes
 from evenflow.state.transfer import Facts, unpacked, verifying
 from evenflow.stream.epoch import NO_WATERMARK, Lost
@@ -241,7 +243,8 @@ class Arriving:
         """Install state in pieces; its cohort is ready then. Yields about how many bytes each took."""
         hosted = cohort.hosted
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
-        yield from hosted.installing(states)
+        yield from hosted.installing({key: state for key, state in states.items() if key[1] != FRAMES})
+        restore_frames(cohort, self._view, facts.get("frames", ()), {at: data for (at, step), data in states.items() if step == FRAMES})
         cohort.state_bytes = size
         self._settle(cohort, facts)
 
@@ -284,10 +287,11 @@ class Arriving:
             return False
         if cohort.segment.sink is not None and self._releasing.through(cohort.segment.id) < start:
             return False
-        for stream in cohort.retained:
+        for stream, retained in cohort.retained.items():
+            since = min(start, retained.floor)
             for site in view.present(self._layout.arcs[stream].consumer):
                 received = self._feeding.received(stream) if site == view.site else self._acknowledging.received(site, stream)
-                if received < start:
+                if received < since:
                     return False
         return all(self._leading.enrolled((cohort.segment.id, partition)) for partition in cohort.logs)
 

@@ -33,7 +33,7 @@ class Audience:
         self.closes: tuple[SiteId, ...] = ()
         self.only_acks: tuple[SiteId, ...] = ()
 
-    def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, replicated: bool, stable: int) -> None:
+    def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, replicated: bool, stable: Sequence[int]) -> None:
         """Plan or membership are new. cohorts: those here. consumed: the streams that they consume. stable: see `hold`."""
         self.hold(cohorts, stable)
         self._admit(cohorts)
@@ -53,14 +53,14 @@ class Audience:
                         retained.admit(site, view.plan.effective)
                         retained.hear(site, self._received(site, stream))
 
-    def hold(self, cohorts: Sequence[Cohort], stable: int) -> None:
+    def hold(self, cohorts: Sequence[Cohort], stable: Sequence[int]) -> None:
         """B2: frames for consumers that begin again from a base are kept until it is safe, whoever holds them; and the plans behind it, as
-        long as any segment has a mode of its own. stable: the epoch of the last base."""
+        long as any segment has a mode of its own. stable: by consumer segment, the epoch of the last base."""
         plan = self._view.plan
         for cohort in cohorts if plan.modes else ():
             for stream, retained in cohort.retained.items():
-                passive = plan.mode(self._layout.arcs[stream].consumer) is Mode.PASSIVE
-                retained.hold(stable if passive else None)
+                consumer = self._layout.arcs[stream].consumer
+                retained.hold(stable[consumer] if plan.mode(consumer) is Mode.PASSIVE else None)
 
     def _tell_whom(self, cohorts: Sequence[Cohort], consumed: Sequence[int], replicated: bool) -> None:
         view, layout = self._view, self._layout

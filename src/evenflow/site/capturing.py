@@ -79,7 +79,7 @@ class Capturing:
     def restored(self, cohort: Cohort, event: StateRead) -> None:
         """The cohort has the state of the checkpoint with which the run has begun: the next one has what changes from there on."""
         chains, lineages = dict(self._last.chains), dict(self._last.lineages)
-        for step, changes in _changing(cohort).items():
+        for step, changes in changing_of(cohort).items():
             key = cohort.segment.id, step
             here = changes.restored(event.facts["epoch"], cohort.partitions)
             chains[key] = kept_of(event.links.get(step, ()), here)
@@ -128,7 +128,7 @@ class Capturing:
         partitions = found.owed.pop(segment)
         types = [None if tabled is None else tuple(tabled.object_types) for tabled in cohort.hosted.facts.shares]
         kinds = [Kind(step.box, of) for step, of in zip(cohort.hosted.segment.steps, types, strict=True)]
-        others = cohort.capture(partitions, without=_changing(cohort))
+        others = cohort.capture(partitions, without=changing_of(cohort))
         parts = self._capture_changing(found, cohort, partitions, {(partition, step) for partition, step, _ in others})
         found.captured[segment] = partitions, cohort.facts(partitions) | _rows(cohort, partitions) | _fields(cohort)
         state = StateToStore(segment, found.epoch, kinds, others, parts)
@@ -140,7 +140,7 @@ class Capturing:
 
     def _lacks_base(self, cohort: Cohort, step: int, partitions: Sequence[int]) -> bool:
         """Most rows of this step are in no base yet."""
-        held = sum(map(_changing(cohort)[step].count_of, partitions))
+        held = sum(map(changing_of(cohort)[step].count_of, partitions))
         return held > 2 * in_bases(self._last.chains.get((cohort.segment.id, step), ()))
 
     def _capture_changing(
@@ -150,7 +150,7 @@ class Capturing:
         state: it is not among these rows. Of those that have none it is said here, as of all that are without rows, since objects of
         earlier checkpoints may have some of theirs."""
         parts = {}
-        for step, changes in _changing(cohort).items():
+        for step, changes in changing_of(cohort).items():
             key = cohort.segment.id, step
             here = [partition for partition in partitions if (partition, step) not in others]
             found.lineages[key] = changes.lineages
@@ -221,7 +221,7 @@ class Capturing:
         self._last, self._told = whole, Stored()
 
 
-def _changing(cohort: Cohort) -> dict[int, Changes]:
+def changing_of(cohort: Cohort) -> dict[int, Changes]:
     """By step: state of which what has changed is enough."""
     return {step: own.changes for step, own in enumerate(cohort.hosted.facts.changing) if own is not None}
 
@@ -229,7 +229,7 @@ def _changing(cohort: Cohort) -> dict[int, Changes]:
 def _rows(cohort: Cohort, partitions: Sequence[int]) -> dict[str, Any]:
     """How many rows there are by step, for people: objects that are added to each other do not say. Of some operators who reads the rows
     knows better. Not where some are on disk."""
-    changing = {} if cohort.turns is not None else _changing(cohort)
+    changing = {} if cohort.turns is not None else changing_of(cohort)
     rows = {str(step): sum(map(own.count_of, partitions)) for step, own in changing.items()}
     return {"rows": rows} if rows else {}
 

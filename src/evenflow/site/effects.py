@@ -16,6 +16,7 @@ from evenflow.exchange.section import CLOSES, Mark
 from evenflow.plan.plan import Copy
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
+from evenflow.site.backing import Backing
 from evenflow.site.capturing import Capturing
 from evenflow.site.cohort import Cohort
 from evenflow.site.content import BrokenPromise, ContentIngress
@@ -47,14 +48,13 @@ from evenflow.site.events import (
     TimerFired,
     TransferFailed,
     WorkDone,
-    WriteFailed,
-    Written,
 )
 from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, RowsShed, StateUnreadable, Voided
 from evenflow.site.fittings import Fittings
 from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Setup
 from evenflow.site.housing import Housing
+from evenflow.site.imaging import Imaging
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.log import PartitionLog
 from evenflow.site.losing import Losing
@@ -101,6 +101,8 @@ class Effects(Fittings):
         for order in wanted(self.housing.cohorts.values(), self.beginning.pieces, self.beginning.epoch) if self.beginning.pieces else ():
             self.act(order)
         self.losing = Losing(layout, self.view, self)
+        self.backing = Backing(self, layout, self.housing, self.departing, releasing)
+        self.imaging = Imaging(self, self.options.image_memory_bytes)
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._asked_plan = self._promised = 0
         self._settle_in()
@@ -378,7 +380,7 @@ class Effects(Fittings):
         for segment, names in event.plan.newcomers:
             if names != self.view.plan.came(segment):
                 self.act(Meet(segment, names))
-        self.view.adopt(event.plan, min(self.finished, self.stable) if self.view.plan.modes else self.finished)
+        self.view.adopt(event.plan, min(self.finished, *self.stable) if self.view.plan.modes else self.finished)
         self.ingress.hold_from = None
         voids = [copy for copy in event.plan.copies if copy.void]
         self.ingress.want(event.plan.effective, insist=bool(voids))
@@ -453,13 +455,6 @@ class Effects(Fittings):
         why = self.capturing.obstacle(event)
         assert why is not None
         self.capturing.give_up(why)
-
-    def note_written(self, event: Written) -> None:
-        self._stirred = True
-        self.capturing.note_written(event)
-
-    def give_up_checkpoint(self, event: WriteFailed) -> None:
-        self.capturing.note_failed(event)
 
     # ------------------------------------------------------------ exchange
 

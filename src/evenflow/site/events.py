@@ -16,16 +16,16 @@ from evenflow.exchange.portion import Portion
 from evenflow.exchange.section import Section, Share
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Plan
-from evenflow.site.bases import CheckpointCompleted, Revive
 from evenflow.site.chains import Link
 from evenflow.site.facts import Fact
 from evenflow.site.given import EpochsGiven
 from evenflow.site.hosted import Work
+from evenflow.site.images import BaseEvent, ImageOrder
 from evenflow.site.kept_rows import ReadRows, RowsRead, RowsStored, RowsUnread, StoreRows
 from evenflow.site.outcome import Outcome
 from evenflow.state.snapshot import Snapshot
 from evenflow.state.storing import StateToStore
-from evenflow.state.transfer import Capture
+from evenflow.state.transfer import Shipped
 from evenflow.stream.ids import NO_COPY, CopyNumber, PlanNumber, SiteId
 
 
@@ -156,7 +156,7 @@ class TransferFailed:
 class TimerFired:
     """A timer that this part set has expired."""
 
-    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install", "journal"]
+    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install", "journal", "capture"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,8 +320,7 @@ Event = (
     | LoadFailed
     | StateMemoryChanged
     | Checkpoint
-    | CheckpointCompleted
-    | Revive
+    | BaseEvent
     | Written
     | WriteFailed
 )
@@ -341,7 +340,7 @@ class Say:
 class SetTimer:
     """Fire `name` at `at_us`. Replaces an earlier timer of that name."""
 
-    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install", "journal"]
+    name: Literal["linger", "ack", "heartbeat", "spill", "wake", "install", "journal", "capture"]
     at_us: int
 
 
@@ -407,7 +406,7 @@ class Ship:
     """Make bytes of the capture, beside the event loop, and bring them to site `copy.target` as `StateArrived` (C2)."""
 
     copy: Copy
-    capture: Capture
+    capture: Shipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -495,6 +494,7 @@ Action = (
     | PartTaken
     | StoreRows
     | ReadRows
+    | ImageOrder
     | Leave
     | TellCoordinator
 )

@@ -180,6 +180,32 @@ class RowsShed:
     stamp: int
 
 
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """A capture was pasted into the image of a unit here, which is as of the end of `epoch` now (P3); -1: there is no image. bytes:
+    memory that it takes. own: (segment, partitions) of consumers, frames for which are in it, too."""
+
+    unit: int
+    epoch: int
+    bytes: int = 0
+    own: tuple[tuple[int, tuple[int, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Imaged:
+    """What was asked with `ReportImages`: how far the images are, and will be (P4)."""
+
+    images: tuple[Pasted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NoRoom:
+    """This site has no memory for the image of a unit, which takes about so many bytes: another one is to back it up (P1)."""
+
+    unit: int
+    bytes: int
+
+
 Fact = (
     Promised
     | Refused
@@ -200,4 +226,7 @@ Fact = (
     | Voided
     | Unread
     | StateUnreadable
+    | Pasted
+    | Imaged
+    | NoRoom
 )

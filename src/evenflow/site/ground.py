@@ -74,7 +74,8 @@ class Ground:
     """For what it is made with see `Setup`.
 
     processed: last epoch that every live segment here has processed. finished: the same, and sinks have taken it. cohorts: what is
-    hosted, by (segment, number). stable: epoch of the last checkpoint that is whole (B2). captures_at: the newest epoch at whose end a
+    hosted, by (segment, number). stable: by segment, up to where what it
+    receives is never asked for again, where it begins again from a base (B2). captures_at: the newest epoch at whose end a
     checkpoint wants state (K2). durable: last epoch that ends may take (J3).
 
     What is new since it was last looked what follows: _stirred, anything; _may_close, something that an epoch may close for; _may_begin,
@@ -93,7 +94,7 @@ class Ground:
         self.started = self.failed = self.completed = False
         self.processed = self.finished = beginning.epoch
         self.captures_at = 0
-        self.stable = beginning.epoch
+        self.stable: tuple[int, ...] = (beginning.epoch,) * len(layout.segments)
         self.journalled, self.durable = setup.journalled, beginning.durable if setup.journalled else EVERY_EPOCH
         self.cohorts: dict[tuple[int, int], Cohort] = {}
         self.credit = Credit(site, options.window_epochs, beginning.epoch)

@@ -87,6 +87,10 @@ def is_journal_timer(part: Ground, event: TimerFired) -> bool:
     return event.name == "journal"
 
 
+def is_capture_timer(part: Ground, event: TimerFired) -> bool:
+    return event.name == "capture"
+
+
 def newer_durable(part: Ground, event: Durable) -> bool:
     return event.epoch > part.durable
 
@@ -148,4 +152,6 @@ def of_rows(part: Ground, event: RowsArrived) -> Guard:
 
 
 def of_timer(part: Ground, event: TimerFired) -> Guard:
+    if event.name == "capture":
+        return is_capture_timer
     return is_journal_timer if event.name == "journal" else otherwise

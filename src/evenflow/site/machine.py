@@ -179,6 +179,8 @@ class SiteMachine(Effects):
         self.spilling.go_on()
         if self.capturing.open is not None:
             self.capturing.go_on()
+        if self.backing.units:
+            self.backing.go_on()
 
     @property
     def _ordinary(self) -> bool:
@@ -191,6 +193,7 @@ class SiteMachine(Effects):
             or self.departing.at_work
             or self.capturing.open is not None
             or self.spilling.at_work
+            or self.backing.at_work
         )
 
     def _follow(self, may_close: bool, may_begin: bool, came_further: bool) -> None:
@@ -211,13 +214,15 @@ class SiteMachine(Effects):
                     self._actions.append(Run(work))
 
     def _run_cohorts(self) -> None:
-        housing, departing, capturing = self.housing, self.departing, self.capturing
+        housing, departing, capturing, backing = self.housing, self.departing, self.capturing, self.backing
         for cohort in housing.order:
             if not cohort.hosted.busy:
                 if departing.owed:
                     departing.capture(cohort)
                 if capturing.open is not None:
                     capturing.capture(cohort)
+                if backing.units:
+                    backing.capture(cohort)
                 if cohort.hosted.done >= self.durable and cohort.segment.publishes:
                     continue  # J3: what it leaves outside could be made otherwise by a restart.
                 if not (housing.joining or housing.changing or self.ingress.hold_from is not None) or self._may_run(cohort):

@@ -30,6 +30,8 @@ class FlowOptions(Declared):
     which a site tells what the journal is to have, if there is one (J2). checkpoint_s: from one checkpoint to the next, if there is a place
     for them (K1); None: only when somebody asks for one. shedding: what is done where more comes than can be
     done: "off", it waits; "reflex", rows of late sources are left out that are needed by outputs with a quality of service only.
+    capture_max_ms: where a site backs up another one, from one capture of what has changed to the next (P6). image_memory_bytes: memory
+    that a site has for others' images, None: no bound.
     """
 
     linger_ms: float = 5.0
@@ -50,12 +52,15 @@ class FlowOptions(Declared):
     journal_ms: float = 5.0
     checkpoint_s: float | None = 10.0
     shedding: str = "off"
+    capture_max_ms: float = 1000.0
+    image_memory_bytes: int | None = None
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
         "memory_bytes": whole(1, 2**46), "state_memory_bytes": optional(whole(1, 2**46)), "spill_gap_ms": number(0, 1e9),
         "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
         "user_timeout_s": optional(number()), "shedding": one_of("off", "reflex"),
+        "capture_max_ms": number(1, 1e6), "image_memory_bytes": optional(whole(1, 2**46)),
     }  # fmt: skip
 
     def paced(self, every_us: int | None) -> FlowOptions:

@@ -48,8 +48,6 @@ def reviving(order: Revive, segment: Segment) -> RestoreState:
 def read_for_copy(order: RestoreState, get: Callable[[str], bytes]) -> StateArrived | TransferFailed:
     """Carry out `RestoreState` for a copy, in any thread."""
     states: dict[tuple[int, int], State] = {}
-    if not order.pieces and order.epoch == 0:
-        return StateArrived(order.copy, pack(FROM_NOTHING, []))
     found = read(order, get, lambda part: states.update(part.states))
     if isinstance(found, StateUnread):
         return TransferFailed(order.copy, found.why)

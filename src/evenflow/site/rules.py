@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from evenflow.exchange.rules import Judge, Rule, RuleTable, always, otherwise
 from evenflow.site import guards
-from evenflow.site.bases import CheckpointCompleted, Revive
+from evenflow.site.bases import BackUp, CheckpointCompleted, DropImages, ImagePasted, ReportImages, Revive
 from evenflow.site.effects import Effects
 from evenflow.site.events import (
     BatchDone,
@@ -42,20 +42,91 @@ from evenflow.site.events import (
     Written,
 )
 from evenflow.site.given import EpochsGiven
+from evenflow.site.images import CaptureArrived, CapturePasted
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
-from evenflow.site.restoring import reviving
+from evenflow.site.restoring import FROM_NOTHING, reviving
+from evenflow.state.transfer import pack
 
 
 def complete(part: Effects, event: CheckpointCompleted) -> None:
     """Effect of rule K5: what came up to its epoch is never asked for again (B2)."""
     part.capturing.complete(event)
-    part.stable = max(part.stable, event.epoch)
+    hold(part, (event.epoch,) * len(part.stable))
+
+
+def note_written(part: Effects, event: Written) -> None:
+    """Effect of rule K4."""
+    part.stir()
+    part.capturing.note_written(event)
+
+
+def give_up_checkpoint(part: Effects, event: WriteFailed) -> None:
+    """Effect of rule K6."""
+    part.capturing.note_failed(event)
+
+
+def hold(part: Effects, stable: Sequence[int]) -> None:
+    """B2: what these segments have received up to there is never asked for again."""
+    part.stable = tuple(max(pair) for pair in zip(part.stable, stable, strict=True))
     part.audience.hold(part.housing.order, part.stable)
 
 
 def revive(part: Effects, event: Revive) -> None:
     """Effect of rule B1."""
-    part.act(reviving(event, part.layout.segments[event.segment]))
+    if event.unit:
+        part.imaging.revive(event)
+    elif event.epoch == 0:
+        part.install_state(StateArrived(event.copy, pack(FROM_NOTHING, [])))
+    else:
+        part.act(reviving(event, part.layout.segments[event.segment]))
+
+
+def back_up(part: Effects, event: BackUp) -> None:
+    """Effect of rule P1."""
+    part.stir()
+    part.backing.take(event)
+
+
+def look_for_captures(part: Effects, event: TimerFired) -> None:
+    """Effect of rule P6."""
+    part.stir()
+    part.backing.look()
+
+
+def note_pasted(part: Effects, event: ImagePasted) -> None:
+    """Effect of rule P3, at the sites that make and keep frames."""
+    part.backing.pasted(event)
+    hold(part, event.stable)
+
+
+def lose_capture(part: Effects, event: TransferFailed) -> None:
+    """Effect of rule P2 where a capture has not come to its backup."""
+    part.backing.lost(-event.copy)
+
+
+def take_capture(part: Effects, event: CaptureArrived) -> None:
+    """Effect of rule P2 at the backup."""
+    part.imaging.take(event.unit, event.capture)
+
+
+def paste(part: Effects, event: CapturePasted) -> None:
+    """Effect of rule P3 at the backup."""
+    part.imaging.pasted(event)
+
+
+def report_images(part: Effects, event: ReportImages) -> None:
+    """Effect of rule P4."""
+    part.imaging.report(event)
+
+
+def drop_images(part: Effects, event: DropImages) -> None:
+    """Effect of rule P5."""
+    part.imaging.drop(event.units)
+
+
+def is_capture(part: Effects, event: TransferFailed) -> bool:
+    """It was no copy's state, but a capture: see `Backing.capture`."""
+    return event.copy < 0
 
 
 def _rules() -> Iterable[Rule[Effects]]:
@@ -103,8 +174,10 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("K9", StatePartRead, always, Effects.restore_part, "some of the state that a cohort had at its base is taken in")
     yield Rule("K9", StateRead, always, Effects.restore, "a cohort that begins behind a base goes on from the state that it had there")
     yield Rule("K9", StateUnread, always, Effects.say_unreadable, "the run cannot begin like this: an older checkpoint may do")
-    yield Rule("C4", TransferFailed, always, Effects.give_up_copy, "the coordinator begins the copy again, from here or elsewhere")
+    yield Rule("P2", TransferFailed, is_capture, lose_capture, "a capture has not come to its backup: the next one has it again")
+    yield Rule("C4", TransferFailed, otherwise, Effects.give_up_copy, "the coordinator begins the copy again, from here or elsewhere")
     yield Rule("J2", TimerFired, guards.is_journal_timer, Effects.tell_journal, "what all live members hold goes to the journal")
+    yield Rule("P6", TimerFired, guards.is_capture_timer, look_for_captures, "units that were not captured for long enough are")
     yield Rule("E5", TimerFired, otherwise, Effects.expire, "a deadline has passed")
     yield Rule("E2", WorkDone, guards.went_well, Effects.finish_work, "an epoch's frames go to their consumers")
     yield Rule("E3", WorkDone, guards.went_wrong, Effects.fail, "a box raised: the part stops and says so")
@@ -119,8 +192,14 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("K6", Checkpoint, guards.has_failed, Effects.ignore, "the dataflow has failed, or others have taken over")
     yield Rule("K5", CheckpointCompleted, always, complete, "the next one has what is written from there on")
     yield Rule("B1", Revive, always, revive, "the state of a copy that has a base is read beside the loop")
-    yield Rule("K4", Written, always, Effects.note_written, "told when all is stored, in the store and by the sinks")
-    yield Rule("K6", WriteFailed, always, Effects.give_up_checkpoint, "the run goes on without this checkpoint")
+    yield Rule("P1", BackUp, always, back_up, "units that are new begin with a whole capture")
+    yield Rule("P2", CaptureArrived, always, take_capture, "it is pasted beside the loop, unless its site is dead or memory is short")
+    yield Rule("P3", CapturePasted, always, paste, "the coordinator is told of which epoch it is")
+    yield Rule("P3", ImagePasted, always, note_pasted, "frames up to there go, and the next capture has what changed since")
+    yield Rule("P4", ReportImages, always, report_images, "its site is dead: pasted is what has come")
+    yield Rule("P5", DropImages, always, drop_images, "a newer image has all of their partitions")
+    yield Rule("K4", Written, always, note_written, "told when all is stored, in the store and by the sinks")
+    yield Rule("K6", WriteFailed, always, give_up_checkpoint, "the run goes on without this checkpoint")
     yield Rule("O1", SinkCommitted, always, Effects.commit_sink, "the sink has stored the epochs")
     yield Rule("O2", SinkTook, always, Effects.give_way, "what a sink has planned to read is kept for it, and holds no room")
     yield Rule("J3", Durable, guards.newer_durable, Effects.open_ends, "a restart would make these epochs again: ends may take them")

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.availability.mode import MODES
+from evenflow.availability.mode import MODES, Mode
 from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
@@ -165,10 +165,13 @@ class View:
             self._least = min(len(self.live(block)) for block in blocks)
         return self._least
 
-    def protected(self) -> int:
-        """Deaths that nothing would be lost of now, whichever sites they are of."""
+    def protected(self, *, based: bool = False) -> int:
+        """Deaths that nothing would be lost of now, whichever sites they are of. based: what is passive has a base that it can begin again
+        from."""
         return min(
-            max(0, len(self.live(block)) - 1) if MODES[self.plan.mode(segment.id)].replicates else 0
+            max(0, len(self.live(block)) - 1)
+            if MODES[self.plan.mode(segment.id)].replicates
+            else int(based and self.plan.mode(segment.id) is Mode.PASSIVE and bool(self.live(block)))
             for segment in self.layout.segments
             for block in self.blocks(segment.id)
         )

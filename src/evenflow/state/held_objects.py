@@ -9,7 +9,7 @@ this object. Where rows have two sides (those of a join) the bits of the left co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -18,14 +18,14 @@ import pyarrow as pa
 
 from evenflow.state.held_changes import HeldPartition, packed, unpacked
 from evenflow.state.held_rows import picked
-from evenflow.state.objects import FORMAT, Origin, Written, as_column, to_file
+from evenflow.state.objects import FORMAT, Make, Origin, Rest, Written, as_column, to_file
 from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 
 FORMS: Final = ("held", "changes")
 
 
-def held_object(origin: Origin, found: Sequence[HeldPartition], sides: int, rest: Callable[[], None] = lambda: None) -> Written:
+def held_object(origin: Origin, found: Sequence[HeldPartition], sides: int, rest: Rest = lambda: None, make: Make = to_file) -> Written:
     """These partitions, at least one, as an object: equal bytes for equal states. sides: that each has."""
     changes = any(each.since >= 0 for each in found)
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
@@ -41,7 +41,7 @@ def held_object(origin: Origin, found: Sequence[HeldPartition], sides: int, rest
         columns["kept"] = pa.array([_bytes(each.kept) for each in found], pa.large_binary())
         columns["new"] = pa.array([_bytes(each.new) for each in found], pa.large_binary())
         said["since"] = [each.since for each in found]
-    made = to_file(pa.table(columns), said, rest)
+    made = make(pa.table(columns), said, rest)
     rows, since = {each.partition: each.rows for each in found}, {each.partition: each.since for each in found}
     return replace(made, rows=sum(rows.values()), of=rows, since=since, held=sum(sum(each.counts) for each in found))
 

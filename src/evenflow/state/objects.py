@@ -83,13 +83,26 @@ class Written:
     held: int | None = None
 
 
+Rest = Callable[[], None]
+"""Is called now and then, to give way to others."""
+Make = Callable[[pa.Table, Mapping[str, Any], Rest], Written]
+"""Makes bytes of rows and what they say of themselves."""
+
+
+def _at_once() -> None:
+    """Gives way to nobody."""
+
+
 # ---------------------------------------------------------------- to Parquet
 
 
-def to_object(origin: Origin, states: Sequence[tuple[int, State]], types: Sequence[pa.DataType] | None) -> Written:
+def to_object(
+    origin: Origin, states: Sequence[tuple[int, State]], types: Sequence[pa.DataType] | None, make: Make | None = None
+) -> Written:
     """The states of some partitions of one step, at least one, as an object: equal bytes for equal states.
 
-    types: of the objects in its table's rows; None where the state is no table's. Cost: 4 to 6 ms per MB.
+    types: of the objects in its table's rows; None where the state is no table's. make: as what, else as Parquet. Cost of Parquet: 4 to
+    6 ms per MB.
     """
     tabled = types is not None and all(state[:4] == MAGIC for _, state in states)
     table, counts = _rows(states, types) if tabled and types is not None else _whole(states)
@@ -99,10 +112,12 @@ def to_object(origin: Origin, states: Sequence[tuple[int, State]], types: Sequen
     }  # fmt: skip
     if tabled:
         said["width"] = _width(states[0][1])
-    return to_file(table, said)
+    return (make or to_file)(table, said, _at_once)
 
 
-def rows_object(origin: Origin, found: Sequence[PartitionRows], types: Sequence[pa.DataType], rest: Callable[[], None]) -> Written:
+def rows_object(
+    origin: Origin, found: Sequence[PartitionRows], types: Sequence[pa.DataType], rest: Rest, make: Make | None = None
+) -> Written:
     """Rows of a table by their slots as an object: all of each partition's, or of each those since an epoch. found: at least one."""
     ordered = sorted(found, key=lambda each: (int(each.words[0, HASH].astype(np.uint64)) if len(each.words) else 0, each.partition))
     delta = any(each.since >= 0 for each in ordered)
@@ -123,7 +138,7 @@ def rows_object(origin: Origin, found: Sequence[PartitionRows], types: Sequence[
         said["present"] = _packed(np.concatenate([each.present for each in ordered]))
         if moved := {str(each.partition): each.laid for each in ordered if each.laid is not None}:
             said["laid"] = {partition: _packed(np.diff(pages, prepend=0).astype("<i4")) for partition, pages in moved.items()}
-    made = to_file(pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()}), said, rest)
+    made = (make or to_file)(pa.table({name: pa.chunked_array(arrays) for name, arrays in chunks.items()}), said, rest)
     of = {each.partition: len(each.words) for each in ordered}
     return replace(made, of=of, since={each.partition: each.since for each in ordered})
 
@@ -148,7 +163,7 @@ def _packed(array: np.ndarray[Any, Any]) -> str:
     return base64.b85encode(zlib.compress(array.tobytes(), 1)).decode()
 
 
-def to_file(table: pa.Table, said: Mapping[str, Any], rest: Callable[[], None] = lambda: None) -> Written:
+def to_file(table: pa.Table, said: Mapping[str, Any], rest: Rest = _at_once) -> Written:
     """As Parquet. said: what it says of itself. rest: is called now and then, to give way."""
     of_bytes = said["form"] in BYTES_FORMS
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True).encode()})

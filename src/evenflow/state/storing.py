@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow as pa
 from evenflow.state.changes import TablePart
 from evenflow.state.held_changes import HeldPart
 from evenflow.state.held_objects import held_object
-from evenflow.state.objects import Origin, Written, rows_object, to_object
+from evenflow.state.objects import Make, Origin, Rest, Written, rows_object, to_file, to_object
 from evenflow.state.page_snapshot import State
 from evenflow.state.snapshot import Snapshot
 
@@ -53,7 +53,7 @@ class StateToStore:
         """There is no state at all."""
         return not self._by_step and not self._parts
 
-    def objects(self, rest: Callable[[], None] = lambda: None) -> Iterator[tuple[int, Written]]:
+    def objects(self, rest: Rest = lambda: None, make: Make = to_file) -> Iterator[tuple[int, Written]]:
         """(step, object) for each object, made one by one, once. May be called from another thread than the state's.
 
         What was captured is let go piece by piece as it is read, so that the operators stop keeping old rows for it. rest: is called now
@@ -64,11 +64,11 @@ class StateToStore:
             parts = self._parts.pop(step, [])
             parts.reverse()
             while parts:
-                yield step, _object(origin, parts.pop(), rest)
+                yield step, _object(origin, parts.pop(), rest, make)
             if step in self._by_step:
-                yield step, self._whole(step, origin)
+                yield step, self._whole(step, origin, make)
 
-    def _whole(self, step: int, origin: Origin) -> Written:
+    def _whole(self, step: int, origin: Origin, make: Make) -> Written:
         held = self._by_step.pop(step)
         held.reverse()
         read: list[tuple[int, State]] = []
@@ -76,12 +76,12 @@ class StateToStore:
             partition, snapshot = held.pop()
             read.append((partition, snapshot.to_bytes()))
             del snapshot
-        return to_object(origin, read, self._kinds[step].types)
+        return to_object(origin, read, self._kinds[step].types, make)
 
 
-def _object(origin: Origin, part: Part, rest: Callable[[], None]) -> Written:
+def _object(origin: Origin, part: Part, rest: Rest, make: Make) -> Written:
     if isinstance(part, HeldPart):
-        return held_object(origin, part.read(rest), part.sides, rest)
+        return held_object(origin, part.read(rest), part.sides, rest, make)
     types, rows = part.types, part.rows(rest)
     del part
-    return rows_object(origin, rows, types, rest)
+    return rows_object(origin, rows, types, rest, make)

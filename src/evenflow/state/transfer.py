@@ -18,7 +18,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from evenflow.errors import TransferCorrupt
 from evenflow.state.snapshot import Snapshot
@@ -34,6 +34,13 @@ ALIGNED: Final = 64
 
 Facts = Mapping[str, Any]
 States = dict[tuple[int, int], memoryview]
+
+
+class Shipped(Protocol):
+    """What travels from one site to another beside their loops: see `Capture`, and `site.backing.UnitCapture`."""
+
+    def to_bytes(self) -> bytes:
+        """All of it, in any thread."""
 
 
 class Capture:

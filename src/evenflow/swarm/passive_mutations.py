@@ -17,7 +17,8 @@ PASSIVE: Final = (
         "stable at capture",
         "site.effects:Effects.begin_checkpoint",
         "self.captures_at = event.epoch",
-        "self.captures_at = self.stable = event.epoch\n    self.audience.hold(self.housing.order, self.stable)",
+        "self.captures_at = event.epoch\n    self.stable = (event.epoch,) * len(self.stable)\n"
+        "    self.audience.hold(self.housing.order, self.stable)",
     ),
     Mutation(
         "what is made again is awaited by who has it",

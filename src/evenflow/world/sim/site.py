@@ -10,9 +10,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never
 
-from evenflow.errors import DiskError, TransferCorrupt
 from evenflow.exchange.section import Section
-from evenflow.plan.plan import Copy
 from evenflow.site.events import (
     Action,
     CloseSource,
@@ -34,17 +32,16 @@ from evenflow.site.events import (
     Ship,
     SourceEnded,
     Spill,
-    StateArrived,
     Stored,
     StoreState,
     TellCoordinator,
     TimerFired,
-    TransferFailed,
     WorkDone,
 )
 from evenflow.site.facts import PartFailed
 from evenflow.site.given import EpochsGiven
 from evenflow.site.hosted import Work
+from evenflow.site.images import OpenImage, PasteCapture
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
 from evenflow.site.outcome import Outcome
@@ -72,6 +69,7 @@ from evenflow.world.sim.choosing import Choosing
 from evenflow.world.sim.disk import SimDisk
 from evenflow.world.sim.pushing import PushedHere
 from evenflow.world.sim.reporting import Reporting, boxes_us_of
+from evenflow.world.sim.shipping import SimShipping
 from evenflow.world.sim.storing import SimStoring
 
 if TYPE_CHECKING:
@@ -98,11 +96,12 @@ class SimSite:
         self.peers = Peers(index)
         self.begun, self._roster = False, 0
         self.timers: dict[str, int] = {}
-        self.free_at_us = self.busy_us = self._shipped_us = 0
+        self.free_at_us = self.busy_us = 0
         self.heard_driver_us = world.clock.now_us
         self.pushed = PushedHere(self)
         self.disk = SimDisk(world.disk, world.clock, Random(f"disk of site {index}, seed {world.seed}"))
         self.storing = SimStoring(self, world.store, Random(f"store of site {index}, seed {world.seed}"), world.link.pack_us)
+        self.shipping = SimShipping(self, world)
         self.reporting = Reporting(self, world.clock)
         self._flush_due = False
         self._given: dict[int, tuple[Work, int]] = {}
@@ -192,8 +191,8 @@ class SimSite:
                 self.storing.ask(action)
             case Leave(why):
                 self.end(why)
-            case Ship(copy, capture):
-                world.clock.after(world.random.randint(*world.link.pack_us), lambda: self._ship(copy, capture))
+            case Ship() | PasteCapture() | OpenImage():
+                self.shipping.ask(action)
             case _:
                 assert_never(action)
 
@@ -246,45 +245,6 @@ class SimSite:
             self._backlog.append(lambda: self.beside(do))
         elif self.alive and not self.world.ended:
             do()
-
-    # ------------------------------------------------------------ state on its way
-
-    def _ship(self, copy: Copy, capture: Any) -> None:
-        """The state travels beside the loop; it is made bytes a while after it was taken."""
-        world = self.world
-        if not self.alive:
-            return
-        if self.hung:
-            self._backlog.append(lambda: self._ship(copy, capture))
-            return
-        try:
-            state: bytes = capture.to_bytes()
-        except DiskError as error:
-            failed = TransferFailed(copy.number, str(error))
-            world.clock.after(world.link.draw_delay(world.random), lambda: world.sites[copy.target].deliver(failed))
-            return
-        world.copied_bytes += len(state)
-        takes_us = int(len(state) / world.link.bytes_per_us)
-        if world.link.shared:
-            self._shipped_us = max(self._shipped_us, world.clock.now_us) + takes_us
-            takes_us = self._shipped_us - world.clock.now_us
-        delay_us = world.link.draw_delay(world.random) + takes_us
-        event: Event = StateArrived(copy.number, state)
-        fate = world.transfer_fate(copy)
-        if fate == "corrupt":
-            flipped = bytearray(state)
-            flipped[world.random.randrange(len(flipped))] ^= 1 << world.random.randrange(8)
-            event = StateArrived(copy.number, bytes(flipped))
-        elif fate == "lost":
-            event = TransferFailed(copy.number, str(TransferCorrupt("the transfer ended too soon")))
-
-        def arrive() -> None:
-            target = world.sites[copy.target]
-            if not target.alive or (not self.alive and world.random.random() < 0.5):
-                return  # It died in the middle of it; the coordinator forgets the copy.
-            target.deliver(event)
-
-        world.clock.after(delay_us, arrive)
 
     # ------------------------------------------------------------ sources
 

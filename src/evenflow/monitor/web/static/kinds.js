@@ -36,6 +36,7 @@ export const KINDS = {
   shedding: { tone: "warn", name: "rows left out", aloud: true, marked: true },
   never_shed: { tone: null, name: "never left out" },
   shedding_ended: { tone: "good", name: "all rows again", aloud: true, marked: true },
+  not_backed_up: { tone: "warn", name: "not backed up", aloud: true, marked: true },
   disk_trouble: { tone: "warn", name: "trouble with a disk" },
   checkpoint_completed: { tone: "good", name: "checkpoint" },
   checkpoint_dropped: { tone: "warn", name: "checkpoint given up" },

@@ -39,9 +39,11 @@ def site_range() -> May:
 class EngineOptions(Declared):
     """Options of an engine and of the dataflows that it runs.
 
-    linger_ms .. max_partitions: see `evenflow.site.options.FlowOptions`; none of them changes results. site_memory_mb: waiting frames that
+    linger_ms .. max_partitions, capture_max_ms: see `evenflow.site.options.FlowOptions`; none of them changes results.
+    site_memory_mb: waiting frames that
     a site may hold for a dataflow before it grants room to the oldest epoch only. state_memory_mb: state that a site may hold in memory
-    for a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays. lease_s: a site that has
+    for a dataflow; what is more goes to its disk by whole partitions, which take turns; None: all of it stays.
+    image_memory_mb: memory that a site has for what it backs up of others, None: no bound. lease_s: a site that has
     not heard of the driver for this long ends. place_timeout_s: how long to wait for executors and sites. patience_s: how long a lost
     site's partitions wait for a new site before they are copied onto the remaining ones. user_timeout_s: user code that runs for longer on
     one epoch ends the run, None: never. keep_failed_rows: the newest rows on which a box raised are shown on the page. bind: the address
@@ -68,10 +70,12 @@ class EngineOptions(Declared):
     ack_ms: float = DEFAULT.ack_ms
     journal_ms: float = DEFAULT.journal_ms
     checkpoint_s: float | None = DEFAULT.checkpoint_s
+    capture_max_ms: float = DEFAULT.capture_max_ms
     partitions: int = DEFAULT.partitions
     max_partitions: int | None = DEFAULT.max_partitions
     site_memory_mb: int = DEFAULT.memory_bytes >> 20
     state_memory_mb: float | None = None
+    image_memory_mb: float | None = None
     spill_gap_ms: float = DEFAULT.spill_gap_ms
     lease_s: float = 10.0
     place_timeout_s: float = 60.0
@@ -99,6 +103,7 @@ class EngineOptions(Declared):
     MAY: ClassVar[Mapping[str, May]] = {
         "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "user_timeout_s": optional(number()),
         "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
+        "capture_max_ms": number(1, 1e6), "image_memory_mb": optional(number()),
         "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
         "shedding": one_of("off", "reflex"), "first_placement": one_of("home", "start"), "availability": one_of(*map(str, Mode)),
@@ -113,8 +118,9 @@ class EngineOptions(Declared):
         self.flow_options()
 
     def flow_options(self) -> FlowOptions:
-        inner = {"memory_bytes", "state_memory_bytes", "spill_group_bytes", "piece_bytes"}
+        inner = {"memory_bytes", "state_memory_bytes", "image_memory_bytes", "spill_group_bytes", "piece_bytes"}
         shared = {f.name for f in dataclasses.fields(FlowOptions)} - inner
         state = None if self.state_memory_mb is None else int(self.state_memory_mb * 2**20)
+        images = None if self.image_memory_mb is None else int(self.image_memory_mb * 2**20)
         given = {name: getattr(self, name) for name in shared}
-        return FlowOptions(**given, memory_bytes=self.site_memory_mb << 20, state_memory_bytes=state)
+        return FlowOptions(**given, memory_bytes=self.site_memory_mb << 20, state_memory_bytes=state, image_memory_bytes=images)

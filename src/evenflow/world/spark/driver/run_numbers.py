@@ -317,7 +317,7 @@ class RunNumbers:
             journal=journal,
             checkpoint=checkpoint,
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
-            protected=self._machine.view.protected(),
+            protected=self._machine.protected(),
             lost=lost_of(self._machine),
             outputs=outputs_of(self._machine.layout, self._machine.ledger.totals(), [part.taken for part in parts]),
         )

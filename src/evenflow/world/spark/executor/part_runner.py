@@ -34,6 +34,7 @@ from evenflow.site.events import (
     SinkCommitted,
     SinkTook,
     Spill,
+    StateArrived,
     Stored,
     StoreState,
     TellCoordinator,
@@ -43,6 +44,7 @@ from evenflow.site.events import (
 from evenflow.site.facts import Fact
 from evenflow.site.ground import Setup
 from evenflow.site.hosted import Hosted, Work
+from evenflow.site.images import CaptureArrived, OpenImage, PasteCapture
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
@@ -53,9 +55,10 @@ from evenflow.site.urgent import Urgency
 from evenflow.statistics.histogram import Histogram, latency_of
 from evenflow.statistics.wire import FlatWindow
 from evenflow.stream.epoch import NO_WATERMARK, Tick
-from evenflow.stream.ids import FIRST_PLAN, NO_SITE, SiteId
+from evenflow.stream.ids import FIRST_PLAN, NO_SITE, CopyNumber, SiteId
 from evenflow.world.spark.executor.feeds import NEVER_US
 from evenflow.world.spark.executor.held import HeldEpoch, HeldEpochs
+from evenflow.world.spark.executor.pasting import Pasting
 from evenflow.world.spark.executor.reading import Reading
 from evenflow.world.spark.executor.spill_store import SpillStore
 from evenflow.world.spark.executor.storing import Order, Storing
@@ -114,6 +117,7 @@ class PartRunner:
         self._urgency, self._waiting = Urgency.of(layout), list[Work]()
         self._overdue = Overdue(options.user_timeout_s)
         self._disk: SpillStore | None = None
+        self._pasting: Pasting | None = None
         self._store_url = start.store
         self._storing: dict[str, Storing] = {}
         self._reading = Reading(self.part, layout, plan, reactor, self._take)
@@ -201,6 +205,9 @@ class PartRunner:
                     self._reading.meet(action.segment, action.names)
                 case Ship():
                     self._world.ship(self.run, action)
+                case PasteCapture() | OpenImage():
+                    self._pasting = self._pasting or Pasting(f"evenflow-images-{self.run}", self._reactor, self._disk_answers)
+                    self._pasting.ask(action)
                 case Spill() | Load():
                     self._disk = self._disk or SpillStore(f"evenflow-disk-{self.run}", self._reactor, self._disk_answers)
                     self._disk.ask(action)
@@ -410,6 +417,8 @@ class PartRunner:
         self._timers.clear()
         if self._disk is not None:
             self._disk.close()
+        if self._pasting is not None:
+            self._pasting.close()
         for storing in self._storing.values():
             storing.close()
         user, self._user = self._user, None
@@ -434,3 +443,8 @@ def warm_up(segment: Segment, layout: Layout) -> None:
 def nowhere(layout: Layout) -> Placement:
     """A placement that has everything at one site that does not exist."""
     return tuple(((NO_SITE,),) * segment.partitions for segment in layout.segments)
+
+
+def arrived(copy: int, state: bytes) -> Event:
+    """What has a negative number is no copy's state, but a capture: see `site.backing`."""
+    return StateArrived(CopyNumber(copy), state) if copy > 0 else CaptureArrived(-copy, state)

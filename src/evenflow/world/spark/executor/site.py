@@ -42,7 +42,7 @@ from evenflow.site.peers import Talk
 from evenflow.stream.ids import CopyNumber, SiteId
 from evenflow.world.spark.executor.guests import Guests
 from evenflow.world.spark.executor.links import Links
-from evenflow.world.spark.executor.part_runner import PartRunner
+from evenflow.world.spark.executor.part_runner import PartRunner, arrived
 from evenflow.world.spark.executor.quiet import Quiet
 from evenflow.world.spark.executor.sampled import Sampled
 from evenflow.world.spark.executor.shipping import Shipper
@@ -471,7 +471,7 @@ class Site:
 
     def state_arrived(self, run: int, copy: int, state: bytes) -> None:
         if run in self.parts:
-            self._deliver(self.parts[run], StateArrived(CopyNumber(copy), state))
+            self._deliver(self.parts[run], arrived(copy, state))
 
     def state_failed(self, run: int, copy: int, why: str) -> None:
         if run in self.parts:
