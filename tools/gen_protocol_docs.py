@@ -34,6 +34,7 @@ SUBJECTS = {
     "J1-J5": "the journal of a run with a checkpoint location",
     "K1-K14": "checkpoints, and a restart at one",
     "D1-D2": "which rows are left out under overload, and who decides",
+    "D3-D3": "what plans leave out within a dataflow, and where",
     "D4-D4": "which windows come where rows were left out",
     "D5-D6": "what is told of them, and when none are",
 }

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Entry, Logged, entry_name, to_bytes
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Completed, Cut, Entry, Logged, entry_name, to_bytes
 from evenflow.availability.reading import Asking, Get, Look, Make, Read, Remove, Request, reading
 from evenflow.availability.standing import Standing
 

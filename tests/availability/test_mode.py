@@ -10,7 +10,8 @@ import pytest
 
 import evenflow as ef
 from evenflow.availability.choosing import modes_of
-from evenflow.availability.entries import Begun, Content, Entry, Logged, from_bytes, to_bytes
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Entry, Logged, from_bytes, to_bytes
 from evenflow.availability.mode import BUILT, MODES, Mode, check_built, mode_named, of_segment, replicas_of, shortened
 from evenflow.errors import AvailabilityError, QueryError
 from evenflow.plan.placement import first_plan

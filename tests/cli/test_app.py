@@ -60,7 +60,7 @@ def test_plan_prints_boxes_and_segments(network: str, capfd: pytest.CaptureFixtu
 def test_plan_as_json_keeps_its_keys(network: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("plan", network, "--json") == 0
     found = object_of(capfd.readouterr().out)
-    assert set(found) == {"dataflow", "boxes", "segments", "moved_whole", "units", "protected", "never_shed"}
+    assert set(found) == {"dataflow", "boxes", "segments", "moved_whole", "units", "protected", "never_shed", "thins"}
     assert {box["kind"] for box in found["boxes"]} >= {"source", "filter", "aggregate", "sink"}
     assert set(found["boxes"][0]) == {"name", "kind", "inputs", "schema", "event_time"}
     assert set(found["segments"][0]) == {"id", "name", "kind", "partitions", "producers", "steps", "user_code"}

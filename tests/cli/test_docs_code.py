@@ -22,6 +22,7 @@ ELSEWHERE = {
     "durability.md-1": "needs a session: tests/spark/test_restart.py does what it says",
     "durability.md-2": "needs a session: tests/spark/test_state_frame.py does what it says",
     "durability.md-3": "needs a session: tests/spark/test_state_frame.py does what it says",
+    "overload.md-2": "needs a run that has left rows out: tests/sources/test_dropped.py reads such rows",
     "policies.md-1": "reads a file of examples: tests/cli/test_policy.py runs it",
     "porting.md-1": "needs a session and a broker: tests/oracle/test_from_streaming.py runs such queries",
     "regions.md-2": "needs a region: tests/world/test_subscribing.py does what it says",

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Entry, Key, Logged, Matter, Piece
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Completed, Cut, Entry, Key, Logged, Matter, Piece
 from evenflow.availability.standing import Standing, standing
 from evenflow.coordinator.beginning import begin_at
 from evenflow.errors import LocationError, QueryError

@@ -7,7 +7,8 @@ from unittest.mock import ANY
 
 import pytest
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Logged, Piece, Stopped, from_bytes, to_bytes
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Completed, Cut, Ended, Entry, Logged, Piece, Stopped, from_bytes, to_bytes
 from evenflow.availability.standing import standing
 from evenflow.coordinator.events import (
     Append,

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.exchange.shedding import ALL, checked, classes, hashes, staying, to_keep
+from evenflow.exchange.shedding import ALL, checked, classes, staying, to_keep
 from evenflow.plan.layout import Shed
+from evenflow.stream.sampling import place_hashes as hashes
 from evenflow.stream.worth import Classes
 
 VALUED = Shed(("out",), 1, "v", Classes((10.0, 100.0), (0.1, 0.5, 1.0)))

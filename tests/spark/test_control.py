@@ -38,6 +38,7 @@ from evenflow.site.events import (
     StateMemoryChanged,
 )
 from evenflow.site.facts import (
+    ArcThinned,
     CopyFailed,
     CopyLive,
     Digests,
@@ -100,6 +101,7 @@ WINDOW = SiteWindow(
 FACTS: list[Fact] = [
     Promised(1), Refused(1, 2), PlanMissing(3), PartFinished(4, 5), PartFailed("box", 6, "trace", "reason", "ValueError"), CopyLive(7, 8),
     TookOver(9), CopyFailed(10, "why"), Digests(1, 2, (3, 4), b"\1" * 16), DiskTrouble("full"),
+    ArcThinned(1, 2, (3, 4), (0, 5), b"\1" * 32, b"\0" * 32, 6),
     UserCodeSlow("score", 17, 5.5, "File ..."),
     Logged({(0, 1): (Cut(3, 20, 10, 2**40, True, False, (Share(0, -1, 0, True),)), Cut(4, 21, 21, 2**40, False, True)), (2, 0): ()}),
 ]  # fmt: skip

@@ -62,7 +62,7 @@ def kept(shed: pa.Table) -> pa.Table:
         part = pa.Table.from_batches(batches)
         stays = np.ones(part.num_rows, bool)
         for row in shed.to_pylist():
-            if row["partition"] == partition:
+            if row["source"] == "in" and row["partition"] == partition:
                 places = np.arange(row["first"], row["end"])
                 keep = tuple(int(share * ALL) for share in row["keep"])
                 stays[row["first"] : row["end"]] = staying("in", partition, places, np.zeros(places.size, np.int64), keep)

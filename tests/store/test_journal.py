@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from evenflow.availability.entries import Begun, Content, Cut, Ended, Entry, Logged, entry_name, to_bytes
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Cut, Ended, Entry, Logged, entry_name, to_bytes
 from evenflow.availability.standing import Standing
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.store import journal as module

@@ -17,12 +17,10 @@ from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple, NoReturn
 
-from evenflow.availability.mode import Mode, Modes
+from evenflow.availability.content import Content, as_int, as_text, content_of, said_content
 from evenflow.errors import JournalCorrupt
 from evenflow.exchange.section import Record, RowsObject, Share
 from evenflow.exchange.shedding import checked
-from evenflow.plan.layout import Ranges
-from evenflow.plan.plan import Newcomers, Plan
 from evenflow.stream.digest import digest_of_json
 from evenflow.stream.ids import SiteId
 
@@ -71,29 +69,6 @@ class LeftOut(NamedTuple):
                 both = zip_longest(() if before is None else before.dropped, found.dropped, fillvalue=0)
                 before = found if before is None else LeftOut(found.epoch, before.kept + found.kept, tuple(map(sum, both)))
         return before
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What of a plan the content of frames depends on, from epoch `effective` on. ranges, weights: as in `Plan`. version: its number,
-    0 for the layout's own boxes. newcomers: as in `Plan`; rows of theirs may be in epochs before, but in no entry before this one's.
-    modes: as in `Plan`; no content depends on them, but a restart goes on with what a user has chosen meanwhile."""
-
-    effective: int
-    ranges: tuple[Ranges, ...] = ()
-    weights: tuple[tuple[int, ...], ...] = ()
-    version: int = 0
-    newcomers: Newcomers = ()
-    modes: Modes = ()
-
-    @staticmethod
-    def of(plan: Plan) -> Content:
-        version = 0 if plan.version is None else plan.version.number
-        return Content(plan.effective, plan.ranges, plan.weights, version, plan.newcomers, plan.modes)
-
-    def same(self, other: Content) -> bool:
-        """Whether they differ in no more than when they begin to act."""
-        return replace(self, effective=other.effective) == other
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +256,7 @@ def from_bytes(data: bytes, number: int) -> Entry:
     try:
         if said["number"] != number:
             _refuse(number, f"it says that it is entry {said['number']!r}")
-        return Entry(number, _int(said["generation"]), _text(said["nonce"]), _matter(said["kind"], said["matter"]))
+        return Entry(number, as_int(said["generation"]), as_text(said["nonce"]), _matter(said["kind"], said["matter"]))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         _refuse(number, f"a field is missing or of another type ({error})")
 
@@ -313,11 +288,11 @@ def _said(matter: Matter) -> dict[str, Any]:
         case Begun():
             said = {
                 "run": matter.run, "dataflow": matter.dataflow, "digest": matter.digest, "planning": dict(matter.planning),
-                "ingress": [list(key) for key in matter.ingress], "content": _said_content(matter.content),
+                "ingress": [list(key) for key in matter.ingress], "content": said_content(matter.content),
             }  # fmt: skip
             return said if matter.restored is None else said | {"restored": _said(matter.restored)}
         case Logged():
-            return {"cuts": _said_cuts(matter.cuts), "contents": [_said_content(content) for content in matter.contents]}
+            return {"cuts": _said_cuts(matter.cuts), "contents": [said_content(content) for content in matter.contents]}
         case Completed():
             pieces = [
                 [p.segment, p.site, list(p.partitions), dict(p.facts), [[o.name, o.step, o.rows, o.bytes, o.digest] for o in p.objects]]
@@ -332,7 +307,7 @@ def _said(matter: Matter) -> dict[str, Any]:
         case Snapshot():
             snapshot: dict[str, Any] = {
                 "begun": _said(matter.begun), "begins": list(matter.begins), "cuts": _said_cuts(matter.cuts),
-                "contents": [_said_content(content) for content in matter.contents], "completed": _said(matter.completed),
+                "contents": [said_content(content) for content in matter.contents], "completed": _said(matter.completed),
                 "restored": None if matter.restored is None else _said(matter.restored), "rows": dict(matter.rows),
             }  # fmt: skip
             left_out = [[*key, gone.epoch, gone.kept, list(gone.dropped)] for key, gone in matter.left_out.items()]
@@ -341,13 +316,6 @@ def _said(matter: Matter) -> dict[str, Any]:
 
 def _said_cuts(cuts: Mapping[Key, Sequence[Cut]]) -> list[Any]:
     return [[*key, *_columns(of)] for key, of in cuts.items()]
-
-
-def _said_content(content: Content) -> list[Any]:
-    ranges = [[list(pair) for pair in of] for of in content.ranges]
-    newcomers = [[segment, list(names)] for segment, names in content.newcomers]
-    later = [newcomers, [str(mode) for mode in content.modes]][: 2 if content.modes else 1 if newcomers else 0]
-    return [content.effective, ranges, [list(of) for of in content.weights], content.version, *later]
 
 
 def _columns(cuts: Sequence[Cut]) -> list[Any]:
@@ -373,34 +341,36 @@ def _matter(kind: str, said: Mapping[str, Any]) -> Matter:
     if kind == "begun":
         return _begun(said)
     if kind == "logged":
-        return Logged(_all_cuts(said["cuts"]), tuple(_content(content) for content in said["contents"]))
+        return Logged(_all_cuts(said["cuts"]), tuple(content_of(content) for content in said["contents"]))
     if kind == "completed":
         return _completed(said)
     if kind == "ended":
-        return Ended(_int(said["epoch"]))
+        return Ended(as_int(said["epoch"]))
     if kind == "stopped":
-        return Stopped(_int(said["epoch"]))
+        return Stopped(as_int(said["epoch"]))
     if kind == "snapshot":
         return _snapshot(said)
     raise ValueError(f"kind {kind!r} is unknown")
 
 
 def _begun(said: Mapping[str, Any]) -> Begun:
-    planning = {_text(name): None if value is None else _int(value) for name, value in said["planning"].items()}
-    ingress = tuple((_int(s), _int(p)) for s, p in said["ingress"])
+    planning = {as_text(name): None if value is None else as_int(value) for name, value in said["planning"].items()}
+    ingress = tuple((as_int(s), as_int(p)) for s, p in said["ingress"])
     restored = None if said.get("restored") is None else _completed(said["restored"])
-    run, dataflow, digest = (_text(said[name]) for name in ("run", "dataflow", "digest"))
-    return Begun(run, dataflow, digest, planning, ingress, _content(said["content"]), restored)
+    run, dataflow, digest = (as_text(said[name]) for name in ("run", "dataflow", "digest"))
+    return Begun(run, dataflow, digest, planning, ingress, content_of(said["content"]), restored)
 
 
 def _snapshot(said: Mapping[str, Any]) -> Snapshot:
-    begins, contents = tuple(_int(number) for number in said["begins"]), tuple(_content(content) for content in said["contents"])
+    begins, contents = tuple(as_int(number) for number in said["begins"]), tuple(content_of(content) for content in said["contents"])
     if not (begins and contents and list(begins) == sorted(set(begins))):
         raise ValueError("no generation has begun, or numbers of entries do not ascend")
     restored = None if said["restored"] is None else _completed(said["restored"])
-    rows = {_text(name): _int(epoch) for name, epoch in said["rows"].items()}
+    rows = {as_text(name): as_int(epoch) for name, epoch in said["rows"].items()}
     left_out = {
-        (_int(segment), _int(partition)): LeftOut(_int(epoch), _int(kept), checked((0,) * len(dropped), tuple(map(_int, dropped)))[1])
+        (as_int(segment), as_int(partition)): LeftOut(
+            as_int(epoch), as_int(kept), checked((0,) * len(dropped), tuple(map(as_int, dropped)))[1]
+        )
         for segment, partition, epoch, kept, dropped in said.get("left_out", ())
     }
     begun, completed = _begun(said["begun"]), _completed(said["completed"])
@@ -408,26 +378,13 @@ def _snapshot(said: Mapping[str, Any]) -> Snapshot:
 
 
 def _all_cuts(said: Sequence[Any]) -> dict[Key, tuple[Cut, ...]]:
-    return {(_int(row[0]), _int(row[1])): _cuts(*row[2:]) for row in said}
+    return {(as_int(row[0]), as_int(row[1])): _cuts(*row[2:]) for row in said}
 
 
 def _completed(said: Mapping[str, Any]) -> Completed:
     pieces = tuple(_piece(*piece) for piece in said["pieces"])
-    number, epoch, generation = _int(said["number"]), _int(said["epoch"]), _int(said["generation"])
+    number, epoch, generation = as_int(said["number"]), as_int(said["epoch"]), as_int(said["generation"])
     return Completed(number, epoch, pieces, float(said["began_s"]), float(said["ended_s"]), generation)
-
-
-def _content(said: Sequence[Any]) -> Content:
-    effective, ranges, weights, version, *later = said
-    came, modes = (*later, (), ())[: max(2, len(later))]
-    return Content(
-        _int(effective),
-        tuple(tuple((_int(first), _int(partition)) for first, partition in of) for of in ranges),
-        tuple(tuple(_int(weight) for weight in of) for of in weights),
-        _int(version),
-        tuple((_int(segment), tuple(_text(name) for name in names)) for segment, names in came),
-        tuple(Mode(_text(mode)) for mode in modes),
-    )
 
 
 def _cuts(
@@ -442,25 +399,25 @@ def _cuts(
     left_out: Any = (),
 ) -> tuple[Cut, ...]:
     """counts: of rows; entries of before have none."""
-    had = [None] * len(taken) if counts is None else [None if count is None else _int(count) for count in counts]
+    had = [None] * len(taken) if counts is None else [None if count is None else as_int(count) for count in counts]
     shed = {}
     for at, keep, dropped in left_out:
-        if not 0 <= _int(at) < len(had):
+        if not 0 <= as_int(at) < len(had):
             raise ValueError(f"rows left out of cut {at} of {len(had)}")
-        shed[at] = checked(tuple(map(_int, keep)), tuple(map(_int, dropped)), had[at])
+        shed[at] = checked(tuple(map(as_int, keep)), tuple(map(as_int, dropped)), had[at])
     of: dict[int, list[Share]] = {}
     for index, batch, task, rows, whole in shares:
-        of.setdefault(_int(index), []).append(Share(_int(batch), _int(task), _int(rows), bool(whole)))
+        of.setdefault(as_int(index), []).append(Share(as_int(batch), as_int(task), as_int(rows), bool(whole)))
     stored: dict[int, list[RowsObject]] = {}
     for index, *numbers, digest in objects:
-        stored.setdefault(_int(index), []).append(_rows_object([_int(number) for number in numbers], _text(digest)))
+        stored.setdefault(as_int(index), []).append(_rows_object([as_int(number) for number in numbers], as_text(digest)))
     columns = zip(taken, stamps, waited, flags, had, strict=True)
     return tuple(
         Cut(
-            _int(first) + index,
-            _int(stamp),
-            _int(stamp) - _int(wait),
-            _int(count),
+            as_int(first) + index,
+            as_int(stamp),
+            as_int(stamp) - as_int(wait),
+            as_int(count),
             bool(flag & 1),
             bool(flag & 2),
             tuple(of.get(index, ())),
@@ -483,18 +440,6 @@ def _piece(segment: int, site: int, partitions: Sequence[int], facts: Mapping[st
     if not isinstance(facts, dict):
         raise TypeError("facts")
     stored = tuple(
-        StoredObject(_text(name), _int(step), _int(rows), _int(size), _text(digest)) for name, step, rows, size, digest in objects
+        StoredObject(as_text(name), as_int(step), as_int(rows), as_int(size), as_text(digest)) for name, step, rows, size, digest in objects
     )
-    return Piece(_int(segment), _int(site), tuple(_int(p) for p in partitions), facts, stored)
-
-
-def _int(value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"{value!r} is no whole number")
-    return value
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
+    return Piece(as_int(segment), as_int(site), tuple(as_int(p) for p in partitions), facts, stored)

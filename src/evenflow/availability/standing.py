@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 
-from evenflow.availability.entries import Begun, Completed, Content, Cut, Ended, Entry, Key, LeftOut, Logged, Snapshot, Stopped
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Completed, Cut, Ended, Entry, Key, LeftOut, Logged, Snapshot, Stopped
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt
 from evenflow.plan.plan import Newcomers
 

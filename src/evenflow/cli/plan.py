@@ -46,12 +46,13 @@ def plan(
     if not output.as_json:
         from evenflow.query.lateness import never_late_text
         from evenflow.query.text import layout_text
+        from evenflow.query.thinning import thins_text
         from evenflow.query.units import units_text
 
         print(flow.to_text())
         print(layout_text(cut), end="")
         print(units_text(flow.network), end="")
-        print(textwrap.indent(never_late_text(flow.network), "  "), end="")
+        print(textwrap.indent(never_late_text(flow.network) + thins_text(cut), "  "), end="")
         if svg is not None:
             output.say(f"drawn into {svg}")
     return OK
@@ -98,4 +99,9 @@ def described(flow: Any, cut: Any) -> dict[str, Any]:
         "units": may_miss,
         "protected": list(protected(flow.network)),
         "never_shed": list(never_late(flow.network)),
+        "thins": [
+            {"arc": arc, "from": segments_of[0], "to": segments_of[1], "outputs": list(thin.outputs), "column": thin.column}
+            for arc, thin in cut.thins.items()
+            for segments_of in [[cut.segments[end].name for end in (cut.arcs[arc].producer, cut.arcs[arc].consumer)]]
+        ],
     }

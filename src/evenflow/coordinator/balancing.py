@@ -48,7 +48,7 @@ def balance(run: RunEffects, event: Collected) -> None:
     run.collecting = False
     run.pace = run.pace.then(event.ended_us, run.seen)
     if is_calm(run):
-        answers = run.rounds.decide(event)
+        answers = run.rounds.decide(event, {arc: of.offered for arc, of in run.ledger.arcs.totals.items()})
         for answer in answers:
             run.happened(Kind.ROUND, NOBODY, answer.text, {"moves": len(answer.moves)})
         if answers:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evenflow.availability.entries import Content, Cut, Key
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Cut, Key
 from evenflow.availability.mode import Modes
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError
@@ -59,7 +60,7 @@ def _plans(
     return tuple(
         Plan(
             PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (),
-            Settings(content.ranges, content.weights, newcomers=content.newcomers, modes=first.modes),
+            Settings(content.ranges, content.weights, keeps=content.keeps, newcomers=content.newcomers, modes=first.modes),
         )
         for number, content in enumerate(contents)
     )  # fmt: skip
@@ -105,6 +106,13 @@ def _check(content: Content, layout: Layout) -> None:
         given = content.weights[segment.id] if segment.id < len(content.weights) else None
         if given is None or (given and len(given) != segment.partitions):
             raise LocationError(f"the journal deals rows of {segment.name} at epoch {content.effective} to other partitions than it has")
+    for arc, keep in enumerate(content.keeps):
+        thin = layout.thins.get(arc)
+        if keep and (thin is None or len(keep) not in (1, len(thin.classes))):
+            raise LocationError(
+                f"from epoch {content.effective} on rows were left out where this dataflow leaves out none, or by other classes of worth: "
+                "give the qos of before"
+            )
 
 
 def _check_sources(layout: Layout, cuts: Mapping[Key, Sequence[Cut]], logs: Mapping[Key, Sequence[Any]]) -> None:

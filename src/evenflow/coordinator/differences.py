@@ -147,11 +147,14 @@ def _note_end(note: Any, what: str, name: str, end: Any, wanted: Mapping[str, An
 
 
 def _otherwise_shed(running: Layout, wanted: Layout) -> Iterator[str]:
-    """Outputs of sources of which something else may be left out."""
+    """Outputs of sources, or behind arcs, of which something else may be left out."""
     for source in dict.fromkeys([*running.sheds, *wanted.sheds]):
         now, then = running.sheds.get(source), wanted.sheds.get(source)
         if now != then:
             yield from dict.fromkeys(box for shed in (now, then) if shed is not None for box in shed.outputs if box in running.sinks)
+    for arc, thin in running.thins.items():
+        if thin != wanted.thins.get(arc):
+            yield from thin.outputs
 
 
 def _described(end: Any) -> Any:

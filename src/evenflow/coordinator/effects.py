@@ -58,6 +58,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Placement, Plan, Settings
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
+from evenflow.policy.shedding.live import Way
 from evenflow.site.content import grid_of
 from evenflow.site.events import DrainRequested, Durable, MembershipChanged, PlanAborted, PlanProposed
 from evenflow.site.facts import PartFinished
@@ -80,7 +81,7 @@ class RunEffects:
     nothing is copied after a death, so that those who take over have their cores for themselves. pause_ms: between two sites after a copy
     has failed there. policy: by which load is balanced, with its parameters (None: its own); spares: so many idle sites are left alone
     by it. beginning: where the run goes on; `plan` is the last of its plans. journal: None if the run has none. checkpoint_ms:
-    from one checkpoint to the next, None: only when asked.
+    from one checkpoint to the next, None: only when asked. shedding: how it is planned what is left out of arcs; None: nothing is.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class RunEffects:
         beginning: Beginning = FROM_NOTHING,
         journal: Journal | None = None,
         checkpoint_ms: float | None = None,
+        shedding: Way | None = None,
     ) -> None:
         self.layout, self.beginning, self.journal = layout, beginning, journal
         self.view = View(layout, plan, membership, NOBODY, beginning.before(plan))
@@ -108,7 +110,7 @@ class RunEffects:
         self.recovery = Recovery(layout, self.view, patience_ms, pause_ms)
         self.repartitioning, self.replacing, self.leaders = Repartitioning(layout, self.view), Replacing(self.view), Leaders(self.view)
         self.arrivals = Arrivals(self.view)
-        self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares)
+        self.rounds = Rounds(layout, self.view, self.recovery, policy, parameters, spares, shedding)
         self.checkpointing = Checkpointing(layout, self.view, journal, checkpoint_ms)
         self.backing = Backing(layout, self.view, self.recovery, located=journal is not None)
         self.reviving = Reviving(layout, self.view, self.recovery, self.checkpointing, self.backing, beginning)

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from evenflow.availability.entries import Completed, Content, Cut, Ended, Entry, Key, Logged, Matter, Stopped
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Completed, Cut, Ended, Entry, Key, Logged, Matter, Stopped
 from evenflow.availability.following import Following
 from evenflow.availability.standing import Standing, named_rows
 from evenflow.errors import ProtocolError

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
 
 from evenflow.availability.entries import Key, LeftOut
+from evenflow.coordinator.thinnings import Thinnings
 from evenflow.exchange.shedding import ALL
 from evenflow.plan.layout import Layout
 from evenflow.site.facts import RowsShed
+from evenflow.sources.dropped import METADATA
 
 REMEMBERED: Final = 100_000
 """Epochs of all partitions together of which is known what was left out, some 300 bytes each; of older ones only how much."""
@@ -41,11 +44,12 @@ class Spell:
 @dataclass(slots=True)
 class Ledger:
     """before: what was left out in epochs that the run does not begin with, as the journal says it. dropped, kept: rows of each source's
-    segment in the epochs since in which some were left out."""
+    segment in the epochs since in which some were left out. arcs: what was left out of arcs."""
 
     before: Mapping[Key, LeftOut] = field(default_factory=dict)
     dropped: dict[int, int] = field(default_factory=dict)
     kept: dict[int, int] = field(default_factory=dict)
+    arcs: Thinnings = field(default_factory=Thinnings)
     _told: dict[Key, dict[int, bytes]] = field(default_factory=dict)
     _order: deque[tuple[Key, int]] = field(default_factory=deque)
     _forgotten: dict[Key, int] = field(default_factory=dict)
@@ -97,7 +101,7 @@ class Ledger:
 
     def copied(self) -> Ledger:
         """What is remembered by now, for whoever reads it while more comes."""
-        return Ledger(self.before, _told={key: dict(told) for key, told in self._told.items()})
+        return Ledger(self.before, arcs=self.arcs.copied(), _told={key: dict(told) for key, told in self._told.items()})
 
     def totals(self) -> dict[int, int]:
         """Rows that were left out, by ingress segment. From any thread."""
@@ -112,33 +116,42 @@ def _packed(said: RowsShed) -> bytes:
 SHED: Final = pa.schema(
     [
         ("source", pa.string()), ("partition", pa.int32()), ("epoch", pa.int64()), ("first", pa.int64()), ("end", pa.int64()),
-        ("keep", pa.list_(pa.float64())), ("kept", pa.int64()), ("dropped", pa.list_(pa.int64())),
+        ("keep", pa.list_(pa.float64())), ("kept", pa.int64()), ("dropped", pa.list_(pa.int64())), ("arc", pa.string()),
+        ("outputs", pa.list_(pa.string())),
     ]
 )  # fmt: skip
 
 
-def shed_table(layout: Layout, told: Iterable[RowsShed], before: Mapping[Key, LeftOut]) -> pa.Table:
-    """One row per partition of a source and epoch in which rows were left out. first, end: positions of what the source gave, the latter
-    of the row behind. keep: by value class, which share was kept; dropped: by value class, rows.
+def shed_table(layout: Layout, ledger: Ledger) -> pa.Table:
+    """One row per partition of a source and epoch in which rows were left out, then one per arc and epoch. first, end: positions of what
+    the source gave, the latter of the row behind. keep: by value class, which share was kept; dropped: by value class, rows. outputs: that
+    miss them. Of an arc, source, partition and positions are null: what it drops is told by all its partitions together.
 
     Where the run goes on at a checkpoint, what was left out before it is one row per partition, with the last such epoch, and without
     positions and shares (null), which the journal has no more.
     """
-    rows: list[tuple[Any, ...]] = [
-        (layout.segments[segment].source or "", partition, gone.epoch, None, None, None, gone.kept, list(gone.dropped))
-        for (segment, partition), gone in sorted(before.items())
+    rows: list[dict[str, Any]] = [
+        {**_source(layout, segment), "partition": partition, "epoch": gone.epoch, "kept": gone.kept, "dropped": list(gone.dropped)}
+        for (segment, partition), gone in sorted(ledger.before.items())
     ]
     rows += [
-        (
-            layout.segments[said.segment].source or "",
-            said.partition,
-            said.epoch,
-            said.first,
-            said.taken,
-            [each / ALL for each in said.keep],
-            said.kept,
-            list(said.dropped),
-        )
-        for said in told
-    ]
-    return pa.Table.from_pylist([dict(zip(SHED.names, row, strict=True)) for row in rows], schema=SHED)
+        {
+            **_source(layout, said.segment), "partition": said.partition, "epoch": said.epoch, "first": said.first, "end": said.taken,
+            "keep": [each / ALL for each in said.keep], "kept": said.kept, "dropped": list(said.dropped),
+        }
+        for said in ledger
+    ]  # fmt: skip
+    told = {source: _facts(layout, source) for source in layout.sheds}
+    return pa.Table.from_pylist([*rows, *ledger.arcs.rows(layout)], schema=SHED.with_metadata({METADATA: json.dumps(told)}))
+
+
+def _facts(layout: Layout, source: str) -> dict[str, Any]:
+    """What else one must know to tell which rows of a source were left out."""
+    shed, partitions = layout.sheds[source], next(segment.partitions for segment in layout.segments if segment.source == source)
+    of = {"column": shed.column, "cuts": shed.classes.cuts, "worth": shed.classes.worth, "windows": shed.windows is not None}
+    return {"partitions": partitions, **of}
+
+
+def _source(layout: Layout, segment: int) -> dict[str, Any]:
+    name = layout.segments[segment].source or ""
+    return {"source": name, "outputs": list(layout.sheds[name].outputs) if name in layout.sheds else []}

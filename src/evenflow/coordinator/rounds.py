@@ -9,6 +9,7 @@ thrown away, and so nothing is decided by numbers of another placement.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -22,11 +23,14 @@ from evenflow.policy.move import Move
 from evenflow.policy.own import threshold
 from evenflow.policy.proposal import Memory, Parameters
 from evenflow.policy.river import river
+from evenflow.policy.shedding.live import FlowPlanner, Way
 from evenflow.site.view import View
 from evenflow.statistics.statistics import Statistics
 from evenflow.stream.ids import SiteId
 
 NOTHING: Final = "none"
+SHED_US: Final = 500_000
+"""How long is collected where nothing is balanced, and only what is left out is planned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +45,21 @@ class Answer:
 class Rounds:
     """policy: a name of the catalogue's; parameters: None for the policy's own. spares: so many sites that host nothing are left alone.
 
-    pinned: (segment, partition) that the user wants to stay. moving: what the last decision wanted is not over yet. weights, keeps:
-    those of the next plan.
+    pinned: (segment, partition) that the user wants to stay. shedding: how what is left out of arcs is planned; None if nothing is.
+    moving: what the last decision wanted is not over yet. weights, keeps: those of the next plan. balances: load is moved.
     """
 
     def __init__(
-        self, layout: Layout, view: View, recovery: Recovery, policy: str = NOTHING, parameters: Parameters | None = None, spares: int = 0
-    ) -> None:
+        self, layout: Layout, view: View, recovery: Recovery, policy: str = NOTHING, parameters: Parameters | None = None, spares: int = 0,
+        shedding: Way | None = None,
+    ) -> None:  # fmt: skip
         self._layout, self._view, self._recovery, self.spares = layout, view, recovery, spares
         self.policy: Described = described(policy)
         self.parameters = parameters or self.policy.parameters
-        self.active = policy != NOTHING
+        self.balances = policy != NOTHING
+        self.flow = None if shedding is None or not layout.thins else FlowPlanner(layout, shedding)
+        self._shed_us = SHED_US if parameters is None else parameters.delta_min_us
+        self.active = self.balances or self.flow is not None
         self.pinned: set[tuple[int, int]] = set()
         self.moving = False
         self.weights, self.keeps = view.plan.weights, view.plan.settings.keeps
@@ -61,22 +69,26 @@ class Rounds:
     @property
     def relief_us(self) -> int:
         """How long sites wait for its moves before they write state to disk."""
-        return self.parameters.relief_us if self.active else 0
+        return self.parameters.relief_us if self.balances else 0
 
     @property
     def collect_us(self) -> int:
         """How long to collect next."""
+        if not self.balances:
+            return self._shed_us
         return self.memory.delta_us or self.parameters.delta_min_us
 
-    def decide(self, event: Collected) -> list[Answer]:
+    def decide(self, event: Collected, offered: Mapping[int, tuple[int, ...]] | None = None) -> list[Answer]:
         """What is to happen now, in this order; nothing if that is all as it should be, or too little has been collected since the last
         moves. Called when nothing is missing or under way.
 
-        Where rows are dealt out and nothing is to move, `weights` change instead, for which a plan is enough.
+        Where rows are dealt out and nothing is to move, `weights` change instead, for which a plan is enough. Where nothing moves and more
+        is offered than can be done, so do `keeps`. offered: by arc and class, as `FlowPlanner.decide`.
         """
         if self.moving:
             self.moving = False
-            self.memory = self.memory.moved(event.begun_us - self._ended_us)
+            if self.balances:
+                self.memory = self.memory.moved(event.begun_us - self._ended_us)
             if event.ended_us - event.begun_us < self.memory.delta_us:
                 return []
         hosting = self.hosting(event.statistics)
@@ -88,9 +100,14 @@ class Rounds:
             if text:  # What sites did under other weights says nothing of what they will do.
                 proposal = replace(proposal, text=text, memory=replace(proposal.memory, evidence=None))
         self.memory, self._ended_us = proposal.memory, event.ended_us
+        text = proposal.text
+        if self.flow is not None and not proposal.moves:
+            decided = self.flow.decide(event.statistics, offered or {}, self.keeps)
+            if decided is not None:
+                self.keeps, text = decided.keeps, decided.text
         settled = (self.weights, self.keeps) == (self._view.plan.weights, self._view.plan.settings.keeps)
         self.moving = bool(proposal.moves) or not settled
-        return [Answer(proposal.text, proposal.moves)] if self.moving else []
+        return [Answer(text, proposal.moves)] if self.moving else []
 
     def disturbed(self) -> None:
         """Something else came first: nobody knows how long the last moves took."""
@@ -98,7 +115,7 @@ class Rounds:
 
     def once(self, statistics: Statistics) -> tuple[Move, ...]:
         """What the run's policy would move, or the default one where the run has none: a person has asked for it."""
-        asked = self.policy if self.active else described(DEFAULT)
+        asked = self.policy if self.balances else described(DEFAULT)
         return asked.policy(statistics, self.hosting(statistics), asked.parameters, Memory()).moves
 
     def hosting(self, statistics: Statistics | None = None, *, inputs: bool = False) -> Hosting:

@@ -36,9 +36,10 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.failure import break_run, compare, fail, note_slow, note_trouble
 from evenflow.coordinator.rounds import change_spares, pin
-from evenflow.coordinator.shed import note_calm, note_shed
+from evenflow.coordinator.shed import note_calm, note_shed, note_thinned
 from evenflow.exchange.rules import Rule, RuleTable, always, otherwise
 from evenflow.site.facts import (
+    ArcThinned,
     CheckpointLate,
     CheckpointStored,
     CheckpointUnable,
@@ -103,6 +104,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("V4", UserCodeSlow, guards.is_member, note_slow, "user code that does not return is not silence: a person should know")
     yield said("E3", Digests, guards.is_member, compare, "replicas that disagree stop the run")
     yield said("D5", RowsShed, guards.is_member, note_shed, "what was left out is told by every replica, and counts once")
+    yield said("D5", ArcThinned, guards.is_member, note_thinned, "what the plan left out is told by every replica, and counts once")
     yield said("B4", Voided, guards.is_member, losing.note, "what was read as empty is counted")
     yield said("B4", Unread, guards.is_member, losing.count, "rows that nobody has received are counted")
     yield said("J2", Logged, guards.is_member, appending.note_cuts, "what all live members hold goes into the next entry")

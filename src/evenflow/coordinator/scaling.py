@@ -26,6 +26,7 @@ PARTS: Final = 6
 PART_US: Final = 5_000_000
 """What rows cost is learnt from so many parts of the past, of this length: half a minute."""
 MOVES: Final = "something moves"
+LEFT_OUT: Final = "rows are left out"
 DUST: Final = 6
 """Looks that are passed over when something has moved, the one that saw it included: what was read is read again."""
 NEWEST: Final = 3
@@ -56,6 +57,8 @@ def busy_by(machine: RunMachine) -> str:
         return "a run begins"
     if machine.recovery.missing:
         return "something is missing"
+    if any(machine.plan.settings.keeps):
+        return LEFT_OUT
     return "" if is_calm(machine) and not machine.moving.begun else MOVES
 
 
@@ -129,4 +132,4 @@ class Scaling:
 
 def _left_out(runs: Iterable[Lately]) -> str:
     dropped = sum(sum(each.dropped) for lately in runs for window in lately.newest.sites for each in window.sources)
-    return "rows are left out" if dropped else ""
+    return LEFT_OUT if dropped else ""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.exchange.dealing import bounds_of, deal
+from evenflow.exchange.thinning import Thinned, Thinner, keep_of
 from evenflow.kernels.hash import hash_columns, partition_of, scatter
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Ranges, Segment, Spread
 from evenflow.plan.plan import Plan
@@ -56,7 +57,8 @@ class Split:
     """How a plan groups the consumer partitions of an arc: those that live on the same sites, and move together, are sent together.
 
     plan: its number. groups: the partitions of each group, ascending. group_of: int32, shape (P,), the group of each partition. arc and
-    key_groups: to find a row's partition again. shares: where the weights of partitions divide what is dealt out (see `dealing`).
+    key_groups: to find a row's partition again. shares: where the weights of partitions divide what is dealt out (see `dealing`). keep: by
+    class, which share of 2^32 of the arc's rows goes on; empty if all do.
     """
 
     plan: int
@@ -65,6 +67,7 @@ class Split:
     group_of: npt.NDArray[np.int32]
     key_groups: npt.NDArray[np.int32]
     shares: npt.NDArray[np.uint32]
+    keep: tuple[int, ...] = ()
 
     @staticmethod
     def of(arc: Arc, layout: Layout, plan: Plan) -> Split:
@@ -77,7 +80,9 @@ class Split:
         for number, partitions in enumerate(groups.values()):
             group_of[partitions] = number
         shares = bounds_of((plan.weights[consumer.id] if plan.weights else ()) or (1,) * consumer.partitions)
-        return Split(plan.number, arc, tuple(map(tuple, groups.values())), group_of, key_groups_of(plan, consumer), shares)
+        return Split(
+            plan.number, arc, tuple(map(tuple, groups.values())), group_of, key_groups_of(plan, consumer), shares, keep_of(plan, arc.id)
+        )
 
     def groups_within(self, partitions: tuple[int, ...]) -> tuple[list[int], list[int]]:
         """(groups that lie within the partitions, groups of which only some do)."""
@@ -97,7 +102,8 @@ class Pieces:
     """What a cohort of producer partitions put on one arc in one epoch, sorted by group of consumer partitions.
 
     rows: None if there are none. bounds: where each group begins, and the end. partitions: the producer partitions. owner: int32,
-    shape (n,), the producer partition of each row, or None where all of it has one or the rows say it themselves.
+    shape (n,), the producer partition of each row, or None where all of it has one or the rows say it themselves. thinned: what was left
+    out, where the plan keeps less than all.
     """
 
     split: Split
@@ -106,6 +112,7 @@ class Pieces:
     partitions: tuple[int, ...]
     owner: npt.NDArray[np.int32] | None
     bytes: int = 0
+    thinned: Thinned | None = None
 
     def producers_of(self, start: int, end: int) -> npt.NDArray[np.int32]:
         """int32: the producer partition of each row from start to end."""
@@ -130,12 +137,14 @@ class Router:
     """Splits what a segment puts on one arc by group of consumer partitions.
 
     hashed: the rows that come carry the hash of this arc's key already. row_bytes: of a row, if all its columns are of fixed width.
+    thinner: leaves rows out, where a plan may say so.
     """
 
     arc: Arc
     schema: pa.Schema
     hashed: bool
     row_bytes: int | None
+    thinner: Thinner | None = None
 
     @staticmethod
     def of(arc: Arc, layout: Layout) -> Router:
@@ -150,11 +159,20 @@ class Router:
             and isinstance(arc.route, Keyed)
             and tuple(last.params["keys"]) == arc.route.columns,
             row_bytes=row_bytes_of(schema),
+            thinner=Thinner.of(arc.id, layout.thins[arc.id], arc.schema) if arc.id in layout.thins else None,
         )
 
     def split(self, rows: Rows, split: Split, partitions: tuple[int, ...], epoch: int) -> Pieces:
-        """The rows by group; order within a producer partition is kept. partitions: the producer partitions that they may come from. epoch:
-        theirs."""
+        """The rows that go on, by group; order within a producer partition is kept. partitions: the producer partitions that they may come
+        from. epoch: theirs."""
+        if not split.keep or self.thinner is None or not rows.count:
+            return self._split(rows, split, partitions, epoch)
+        kept, thinned = self.thinner.thinned(rows, epoch, split.keep)
+        pieces = self._split(kept, split, partitions, epoch)
+        pieces.thinned = thinned
+        return pieces
+
+    def _split(self, rows: Rows, split: Split, partitions: tuple[int, ...], epoch: int) -> Pieces:
         count = len(split.groups)
         if rows.count == 0:
             return Pieces(split, None, (0,) * (count + 1), partitions, None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final
-from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -17,29 +16,24 @@ import pyarrow as pa
 
 from evenflow.plan.layout import Shed
 from evenflow.stream.epoch import ALL_KEPT
-from evenflow.stream.worth import CLASSES_MAX
+from evenflow.stream.sampling import Positions, place_hashes
+from evenflow.stream.worth import CLASSES_MAX, Classes
 
 ALL: Final = ALL_KEPT
 """Kept of a class of which nothing is left out."""
 
-Positions = npt.NDArray[np.int64]
-_GOLDEN, _M1, _M2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
-
-def hashes(source: str, partition: int, positions: Positions) -> npt.NDArray[np.uint64]:
-    """uint64 (n,), below 2^32: of the places of these rows (the finaliser of SplitMix64)."""
-    word = (positions.astype(np.uint64) + np.uint64(crc32(f"{source}/{partition}".encode()) << 31)) * _GOLDEN
-    word = (word ^ (word >> np.uint64(30))) * _M1
-    word = (word ^ (word >> np.uint64(27))) * _M2
-    return (word ^ (word >> np.uint64(31))) >> np.uint64(32)
-
 
 def classes(shed: Shed, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """int64 (n,): the class of each row. Whole numbers that a float cannot tell apart are of one class."""
-    if shed.column is None:
+    """int64 (n,): the class of each row."""
+    return class_of(shed.column, shed.classes, rows)
+
+
+def class_of(column: str | None, of: Classes, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """int64 (n,): the class of each row by its value in a column. Whole numbers that a float cannot tell apart are of one class."""
+    if column is None:
         return np.zeros(rows.num_rows, np.int64)
-    values = rows.column(shed.column).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return shed.classes.of(values).astype(np.int64)
+    values = rows.column(column).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return of.of(values).astype(np.int64)
 
 
 def checked(keep: tuple[int, ...], dropped: tuple[int, ...], rows: int | None = None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -56,7 +50,7 @@ def checked(keep: tuple[int, ...], dropped: tuple[int, ...], rows: int | None = 
 
 def staying(source: str, partition: int, positions: Positions, of: npt.NDArray[np.int64], keep: Sequence[int]) -> npt.NDArray[np.bool_]:
     """bool (n,): whether each row stays. of: its class. keep: by class, how much of ALL."""
-    return hashes(source, partition, positions) < np.array(keep, np.uint64)[of]
+    return place_hashes(source, partition, positions) < np.array(keep, np.uint64)[of]
 
 
 def to_keep(shed: Shed, of: npt.NDArray[np.int64], budget: float) -> tuple[int, ...]:

@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from evenflow.availability.guarantee import Guarantee, OperatorClass
 from evenflow.availability.mode import Mode
+from evenflow.stream.curve import Curve
 from evenflow.stream.worth import ALIKE, Classes
 
+WHOLE: Final = Curve(((0.0, 0.0), (1.0, 1.0)))
 KEY_GROUPS: Final = 4096
 """G of protocol E1. A partition is a range of key groups."""
 
@@ -176,6 +178,27 @@ class Shed:
 
 
 @dataclass(frozen=True, slots=True)
+class Thin:
+    """What may be left out of the rows of an arc, row by row, by the plan. outputs: that they come to, none of which is protected. column,
+    classes: as in `Shed`, of the arc's own columns."""
+
+    outputs: tuple[str, ...]
+    column: str | None = None
+    classes: Classes = ALIKE
+
+
+@dataclass(frozen=True, slots=True)
+class Valued:
+    """What an output's rows are worth. loss: over the share of them that is delivered. worth: of a row of each class. protected: it has no
+    quality of service, so all that it needs comes."""
+
+    weight: float = 1.0
+    loss: Curve = WHOLE
+    worth: tuple[float, ...] = (1.0,)
+    protected: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Worth:
     """What an output's answers are worth by their age. latency: (microseconds, utility), falling; none: they are worth the same whenever
     they come. protected: it has no quality of service, so it goes before all that has."""
@@ -193,7 +216,8 @@ class Layout:
     that it feeds; nothing if age matters to none, or to all alike. modes: by segment, which mode of availability its boxes ask for; not
     there if none does. depends: by segment, how what its boxes put out depends on what they have had, (box, class). promised: by sink, what
     it must have through failures, where that is said. every_us: all who read what comes out want it no more often than this; None: as soon
-    as it is there.
+    as it is there. thins: by arc, what a plan may leave out there; not
+    there if nothing may. valued: by sink, what its rows are worth to such a plan; nothing where no arc is thinned.
     """
 
     name: str
@@ -207,6 +231,13 @@ class Layout:
     depends: Mapping[int, tuple[tuple[str, OperatorClass], ...]] = field(default_factory=dict)
     promised: Mapping[str, Guarantee] = field(default_factory=dict)
     every_us: int | None = None
+    thins: Mapping[int, Thin] = field(default_factory=dict)
+    valued: Mapping[str, Valued] = field(default_factory=dict)
+
+    def ends(self, segment: Segment) -> tuple[str, ...]:
+        """The sinks that the segment feeds by itself."""
+        stages = tuple(step.box for step in segment.steps if step.kind in ("stage", "discard") and step.box in self.sinks)
+        return stages if segment.sink is None else (*stages, segment.sink)
 
     def stages(self) -> tuple[Step, ...]:
         """Steps with which sites write by themselves; each is named after its sink."""

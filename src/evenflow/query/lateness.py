@@ -14,12 +14,12 @@ from evenflow.query.units import sheds
 
 def shed_when_late(network: Network) -> Mapping[str, Shed]:
     """By source, what may be left out of it row by row, where its readers can say since when a row was due."""
-    return {name: shed for name, shed in sheds(network).items() if _tells_due(network, name)}
+    return {name: shed for name, shed in sheds(network).items() if tells_due(network, name)}
 
 
 def never_late(network: Network) -> tuple[str, ...]:
     """Sources whose outputs can do without rows, and that are never shed all the same."""
-    return tuple(name for name in sheds(network) if not _tells_due(network, name))
+    return tuple(name for name in sheds(network) if not tells_due(network, name))
 
 
 def never_late_text(network: Network) -> str:
@@ -31,5 +31,6 @@ def never_late_text(network: Network) -> str:
     return f"nothing is ever left out of {what}: nobody can say since when a row of {'it' if len(names) == 1 else 'them'} was due\n"
 
 
-def _tells_due(network: Network, name: str) -> bool:
+def tells_due(network: Network, name: str) -> bool:
+    """Whether a source can say since when a row of it was due."""
     return bool(network.box(name).params["source"].tells_due)

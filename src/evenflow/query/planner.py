@@ -42,6 +42,7 @@ from evenflow.query.lateness import shed_when_late
 from evenflow.query.narrowing import narrow
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network, dead_letter_port
 from evenflow.query.protecting import classes_of, modes_asked, promises
+from evenflow.query.thinning import thins_of, valued_of
 from evenflow.query.units import gates
 from evenflow.stream.change import is_changelog
 
@@ -218,10 +219,12 @@ class _Cutter:
         sources = {box.name: box.params["source"] for box in self._network.of_kind("source")}
         sinks = {box.name: box.params["sink"] for box in self._network.of_kind("sink")}
         worths = worths_of(self._network, segments, self._arcs)
+        thins = thins_of(self._network, segments, self._arcs)
         return Layout(
             self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, self._sheds, worths,
             modes=modes_asked(self._network, segments), depends=classes_of(self._network, segments), promised=promises(self._network),
             every_us=every_us_of(self._network),
+            thins=thins, valued=valued_of(self._network, thins),
         )  # fmt: skip
 
     def _spread_sensitivity(self) -> None:

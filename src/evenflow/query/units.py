@@ -211,6 +211,11 @@ def protected(network: Network) -> tuple[str, ...]:
     return tuple(box.name for box in network.of_kind("sink") if _of_sink(box).qos is None)
 
 
+def needs_whole(network: Network, box: Box) -> bool:
+    """Whether a box must have something whole, so that not any row may be left out before it."""
+    return any(_own(network, box, number).unit != "row" for number in range(len(box.inputs)))
+
+
 def units_text(network: Network) -> str:
     """What may be left out under overload of each stream that leaves a source, and of those that several read what each reader may miss;
     which outputs are protected; and how curves are used. Empty if no output has a quality of service: nothing is ever left out then."""
@@ -377,4 +382,4 @@ def _names(box: Box, number: int) -> Mapping[str, str]:
     return {key: f"key {place}" for place, key in enumerate(kind.join.right_keys if number else kind.join.left_keys)}
 
 
-__all__ = ["ROWS", "Unit", "protected", "sheds", "unit_of", "units", "units_text"]
+__all__ = ["ROWS", "Unit", "needs_whole", "protected", "sheds", "unit_of", "units", "units_text"]

@@ -49,7 +49,7 @@ from evenflow.site.events import (
     TransferFailed,
     WorkDone,
 )
-from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, RowsShed, StateUnreadable, Voided
+from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, StateUnreadable, Voided
 from evenflow.site.fittings import Fittings
 from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Setup
@@ -62,6 +62,7 @@ from evenflow.site.outcome import Outcome
 from evenflow.site.replaying import CannotReplay
 from evenflow.site.restoring import wanted
 from evenflow.site.spilling import Answer
+from evenflow.site.thinned import tell_shed, tell_thinned
 from evenflow.stream.ids import FIRST_PLAN
 
 DIGEST_EVERY: Final = 64
@@ -335,10 +336,9 @@ class Effects(Fittings):
         for log in cohort.logs.values():
             record = log.record(hosted.done)
             if record.keep:
-                first, kept = log.taken_done, 0 if record.rows is None else record.rows.num_rows
-                of = (record.epoch, first, record.taken, record.keep, kept, record.dropped, record.stamp)
-                self.tell(RowsShed(log.segment, log.partition, *of))
+                tell_shed(self.tell, log, record)
             log.emitted(hosted.done, self.leading.safe((log.segment, log.partition)))
+        tell_thinned(self.tell, cohort.segment, outcome)
         self._send(cohort, outcome)
         self.releasing.finish(cohort, outcome)
         if outcome.failed or outcome.ended:

@@ -206,6 +206,21 @@ class NoRoom:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class ArcThinned:
+    """An epoch of producer partitions of an arc was processed here, and the plan kept less than all of their rows. keep: by class, in
+    parts of 2^32. partitions: ascending, those that had rows. offered, dropped: rows, int64 (partitions, classes), packed. stamp: of the
+    epoch. Every replica says so (D5)."""
+
+    arc: int
+    epoch: int
+    keep: tuple[int, ...]
+    partitions: tuple[int, ...]
+    offered: bytes
+    dropped: bytes
+    stamp: int
+
+
 Fact = (
     Promised
     | Refused
@@ -223,6 +238,7 @@ Fact = (
     | CheckpointUnable
     | Logged
     | RowsShed
+    | ArcThinned
     | Voided
     | Unread
     | StateUnreadable

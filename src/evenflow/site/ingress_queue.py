@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.exchange.section import WHOLE_BATCH, RowsObject, Share
-from evenflow.exchange.shedding import Positions
+from evenflow.stream.sampling import Positions
 
 EPOCH_BYTES_MAX: Final = 64 * 2**20
 """About the most that one ingress partition puts into an epoch, so that wide rows make neither messages nor columns too large."""

@@ -28,8 +28,9 @@ class FlowOptions(Declared):
     looks at anything else. user_timeout_s: user code that runs for longer on one epoch ends the run; None: never. keep_failed_rows: each
     box keeps the newest rows on which it raised, to be shown to whoever looks; they are data. journal_ms: least time between two times at
     which a site tells what the journal is to have, if there is one (J2). checkpoint_s: from one checkpoint to the next, if there is a place
-    for them (K1); None: only when somebody asks for one. shedding: what is done where more comes than can be
-    done: "off", it waits; "reflex", rows of late sources are left out that are needed by outputs with a quality of service only.
+    for them (K1); None: only when somebody asks for one. shedding: what is done where more comes than can be done: "off", it waits;
+    "reflex", rows of late sources are left out that are needed by outputs with a quality of service only; "lp", "fit", the plan says
+    besides which share of the rows between segments goes on, by a linear program or a table.
     capture_max_ms: where a site backs up another one, from one capture of what has changed to the next (P6). image_memory_bytes: memory
     that a site has for others' images, None: no bound.
     """
@@ -59,7 +60,7 @@ class FlowOptions(Declared):
     MAY: ClassVar[Mapping[str, May]] = {
         "memory_bytes": whole(1, 2**46), "state_memory_bytes": optional(whole(1, 2**46)), "spill_gap_ms": number(0, 1e9),
         "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
-        "user_timeout_s": optional(number()), "shedding": one_of("off", "reflex"),
+        "user_timeout_s": optional(number()), "shedding": one_of("off", "reflex", "lp", "fit"),
         "capture_max_ms": number(1, 1e6), "image_memory_bytes": optional(whole(1, 2**46)),
     }  # fmt: skip
 

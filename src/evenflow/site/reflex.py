@@ -22,10 +22,11 @@ import pyarrow as pa
 
 from evenflow.availability.entries import Key
 from evenflow.exchange.section import SHARES
-from evenflow.exchange.shedding import ALL, Positions, classes, staying, to_keep
+from evenflow.exchange.shedding import ALL, classes, staying, to_keep
 from evenflow.operator import units
 from evenflow.plan.layout import Layout, Shed
 from evenflow.site.tally import Tallies
+from evenflow.stream.sampling import Positions
 
 LEAST_ROWS: Final = 32
 """An epoch may have so many rows, however slow it seems: else a source that brings few would never show how fast it can be."""

@@ -18,6 +18,7 @@ from evenflow.sources.cut import CutSource
 from evenflow.sources.decoding import BINARY, described
 from evenflow.sources.delta import DeltaSource, table_at
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
+from evenflow.sources.dropped import dropped
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
 from evenflow.sources.iceberg import NAME, IcebergSource, table_of
@@ -318,6 +319,6 @@ __all__ = [
     "DeltaSource", "GeneratorSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource",
     "PacketsSource", "Reader",
     "ReplaySource", "Source", "SparkSource", "TableSource", "TcpSource",
-    "delta", "from_json", "generator", "iceberg", "kafka", "memory",
+    "delta", "dropped", "from_json", "generator", "iceberg", "kafka", "memory",
     "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "table", "tcp_lines",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from evenflow.coordinator.detector import Patience
+from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.asked_cases import asked
@@ -24,6 +25,7 @@ from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
 from evenflow.swarm.shed_windows import shed_windows
+from evenflow.swarm.thinned_cases import thinned
 from evenflow.swarm.timed_cases import TIMED
 from evenflow.swarm.view_cases import views
 from evenflow.world.sim.clock import VirtualClock
@@ -59,6 +61,8 @@ ASKED: Final = 0.06
 
 WHOLE: Final = 0.4
 """So many of these leave out whole windows."""
+PLANNED: Final = 0.4
+"""Of the others so many have plans that say what is left out."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +145,25 @@ def is_asked(seed: int) -> bool:
     return Random(f"answers of seed {seed}").random() < ASKED
 
 
-def draw_overload(random: Random) -> dict[str, Any]:
-    """What makes a source of `shed_cases` too fast, most of the times, and always where a site is slow."""
-    return {"row_us": random.choice([20.0, 200.0, 600.0]), "free": frozenset({"egress", "inner"})}
+def is_thinned(seed: int) -> bool:
+    """If rows are left out, and not by windows, plans do it."""
+    return is_shed(seed) and not is_of_windows(seed) and Random(f"plans of seed {seed}").random() < PLANNED
+
+
+def draw_overload(random: Random, *, behind: bool = False) -> dict[str, Any]:
+    """What makes a source of `shed_cases` too fast, most of the times, and always where a site is slow. behind: for what comes after it."""
+    free = ("ingress", "egress") if behind else ("egress", "inner")
+    return {"row_us": random.choice([200.0, 600.0, 2_000.0] if behind else [20.0, 200.0, 600.0]), "free": frozenset(free)}
+
+
+def draw_shedding(seed: int) -> str:
+    """The option of that name, of a seed that leaves rows out."""
+    return Random(f"way of seed {seed}").choice(["lp", "lp", "fit"]) if is_thinned(seed) else "reflex"
+
+
+def draw_planned(random: Random, balance: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of SimWorld where plans leave rows out: rounds are short."""
+    return {"parameters": Parameters(delta_min_us=random.choice([5_000, 20_000, 50_000]))} | balance
 
 
 def draw(seed: int) -> Drawn:
@@ -152,7 +172,10 @@ def draw(seed: int) -> Drawn:
     if is_kept(seed):
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     elif is_shed(seed):
-        name, case = "shed", (shed_windows if is_of_windows(seed) else shed)(Random(f"rows of seed {seed}"))
+        name, case = (
+            "shed",
+            (shed_windows if is_of_windows(seed) else thinned if is_thinned(seed) else shed)(Random(f"rows of seed {seed}")),
+        )
     elif is_view(seed):
         name, case = "views", views(Random(f"rows of seed {seed}"), 60)
     elif is_asked(seed):
@@ -160,6 +183,7 @@ def draw(seed: int) -> Drawn:
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
+    balance, planned_to_shed = draw_balance(Random(f"balance of seed {seed}")), name == "shed" and is_thinned(seed)
     partitions, most = random.choice([1, 3, 16, 40]), Random(f"partitions of seed {seed}").choice([1, 1, 2, 5])
     doomed = replicas > 1 and random.random() < 0.06
     held = not doomed and random.random() < 0.7
@@ -201,7 +225,11 @@ def draw(seed: int) -> Drawn:
             memory_bytes=random.choice([1, 2**28, 2**28]),
             piece_bytes=Random(f"pieces of seed {seed}").choice([1, 1_000, 2**18]),
             user_timeout_s=6.0 if doomed else None,
-            shedding="reflex" if name == "shed" else "off",
+            shedding="off"
+            if name != "shed"
+            else Random(f"way of seed {seed}").choice(["lp", "lp", "fit"])
+            if planned_to_shed
+            else "reflex",
             journal_ms=journal.choice([0, 1.0, 5.0]),
             **memory,
         ),
@@ -214,7 +242,7 @@ def draw(seed: int) -> Drawn:
         ),
         "cost": CostModel(
             slow=tuple(random.choice([1.0, 1.0, 10.0]) for _ in range(sites)),
-            **(draw_overload(Random(f"overload of seed {seed}")) if name == "shed" else {}),
+            **(draw_overload(Random(f"overload of seed {seed}"), behind=planned_to_shed) if name == "shed" else {}),
         ),
         "sink": SinkModel((20, random.choice([100, 2_000, 20_000])), reads=reads),
         "detection": DetectionModel(patience=patience, removed_us=(5_000, 60_000)),
@@ -225,7 +253,7 @@ def draw(seed: int) -> Drawn:
         "pause_ms": Random(f"pauses of seed {seed}").choice([1.0, 10.0, 250.0]),
         "settle_ms": Random(~seed).choice([0.0, 0.0, 2.0, 20.0]),
         "start_us": (0, Random(f"start of seed {seed}").choice([0, 0, 0, 5_000, 50_000])),
-        **draw_balance(Random(f"balance of seed {seed}")),
+        **(draw_planned(Random(f"rounds of seed {seed}"), balance) if planned_to_shed else balance),
     }
     return Drawn(seed, name, case, world, mix, doomed, held, ending, draw_fates(Random(f"transfers of seed {seed}")), store)
 

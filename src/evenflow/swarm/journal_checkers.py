@@ -5,7 +5,8 @@ Each raises AssertionError with one sentence, or what the fold of the journal ra
 
 from __future__ import annotations
 
-from evenflow.availability.entries import Begun, Content, Cut, Entry, Key, Logged, entry_name, from_bytes
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Cut, Entry, Key, Logged, entry_name, from_bytes
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tell
 from evenflow.errors import EvenflowError, Fenced

@@ -222,6 +222,10 @@ SHEDDING: Final = (
     Mutation(
         "dropped rows count at every replica", "coordinator.ledger:Ledger.take", "if said.epoch in told or said.epoch", "if said.epoch"
     ),
+    Mutation("what arcs drop counts at every replica", "coordinator.thinnings:Thinnings.take", "< said.epoch", "!= -1"),
+    Mutation("what the plan keeps is forgotten", "coordinator.effects:RunEffects._propose_beyond", "self.rounds.keeps,", "(),"),
+    Mutation("keeps act on receipt", "site.view:View.splits", "plan = self.plan_at(epoch)", "plan = self.plan"),
+    Mutation("a restart keeps what the last plan did", "coordinator.beginning:_plans", "keeps=content.keeps", "keeps=contents[-1].keeps"),
     Mutation("a protected output misses rows", "query.units:_own", "and _of_sink(box).qos is None", "and False"),
     Mutation("windows that are parts come", "operator.gate:Gate.process", "if not tick.lost or not rows.count:", "if True:"),
     Mutation(

@@ -15,7 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
-from evenflow.availability.entries import Completed, Content, Piece, StoredObject
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.errors import LocationError
 from evenflow.operator.user.fields import Field
 from evenflow.operator.user.widening import Widening, obstacle

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from evenflow.availability.entries import Begun, Completed, Content, Entry, Key, Logged, Snapshot
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Completed, Entry, Key, Logged, Snapshot
 from evenflow.availability.retained import CHECKPOINTS, RETAINED, folder_of, needed, place_of, removed_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError, OperationRefused

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from evenflow.availability.entries import Begun, Completed, Content, StoredObject
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun, Completed, StoredObject
 from evenflow.errors import CheckpointCorrupt, LocationError
 from evenflow.operator.catalogue import build
 from evenflow.operator.user.process import Process

@@ -15,7 +15,8 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from evenflow.availability.choosing import modes_of
-from evenflow.availability.entries import Begun, Content
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun
 from evenflow.availability.mode import Mode, Modes
 from evenflow.coordinator.events import (
     AvailabilityRequested,
@@ -35,6 +36,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Placement, Plan
 from evenflow.policy.proposal import Parameters
+from evenflow.policy.shedding.live import way_of
 from evenflow.policy.start import place_of
 from evenflow.site.events import Heard, Release, StateMemoryChanged
 from evenflow.site.ground import Setup
@@ -171,6 +173,7 @@ class SimWorld:
             beginning,
             journal=journal,
             checkpoint_ms=every_ms,
+            shedding=way_of(self.options.shedding),
         )
         self.driver = SimDriver(self, machine, sites + spares)
         self.network = Network(

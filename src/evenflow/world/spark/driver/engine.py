@@ -20,6 +20,7 @@ from evenflow.errors import ClusterError, LocationError, LostBeforeStart, Option
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Place, Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.scaling import Bounds, Times
+from evenflow.policy.shedding.live import way_of
 from evenflow.policy.start import place_of
 from evenflow.query.effects import check_runs_once
 from evenflow.query.lateness import never_late, never_late_text
@@ -329,7 +330,8 @@ class Engine(EngineDisplay, ProfiledSites):
         self._numbers += 1
         return RunLoop(
             self._numbers, run_id, planned, plan, membership, program, self._coordinator, options.patience_s * 1000, options.balance,
-            options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, lease_s=options.lease_s, **more,
+            options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, lease_s=options.lease_s,
+            shedding=way_of(options.shedding), **more,
         )  # fmt: skip
 
     # ------------------------------------------------------------ losses that the driver survives

@@ -54,7 +54,8 @@ class EngineOptions(Declared):
     balance: the policy by which load is moved between sites while the query runs (see
     `evenflow.policy`), or "none". balance_parameters: its thresholds and bounds, None: its own. checkpoint_location: a folder in which
     each dataflow has its own, by its name, for what a restart needs; None: nothing is written down. shedding: what is done where more
-    comes than can be done: "off", it waits; "reflex", rows of sources that are late are left out, where only outputs with `qos` need them.
+    comes than can be done: "off", it waits; "reflex", rows of sources that are late are left out, where only outputs with `qos` need them;
+    "lp", "fit", plans say besides what is left out within the dataflow, so that outputs are worth most (see `evenflow.policy.shedding`).
     first_placement: where first replicas lie when a run begins, at the start and after the loss of everything: "home", in blocks, and
     by the hash of the name what has one partition; "start", such ones so that they do not meet (see `evenflow.policy.start`).
     autoscale: the fewest and the most sites that there shall be, and how many of them follows what is offered; None: as many as there are.
@@ -106,7 +107,8 @@ class EngineOptions(Declared):
         "capture_max_ms": number(1, 1e6), "image_memory_mb": optional(number()),
         "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
-        "shedding": one_of("off", "reflex"), "first_placement": one_of("home", "start"), "availability": one_of(*map(str, Mode)),
+        "shedding": one_of("off", "reflex", "lp", "fit"), "first_placement": one_of("home", "start"),
+        "availability": one_of(*map(str, Mode)),
         "autoscale": optional(site_range()),
         "autoscale_times": optional(a("a Times of evenflow.policy.scaling", lambda given: isinstance(given, Times))),
     }  # fmt: skip

@@ -173,7 +173,7 @@ class Run(RunDisplay, AskedFor, ChosenModes):
         `evenflow.coordinator.ledger.shed_table`."""
         machine = self._driven.machine
         told = self._coordinator.ask(machine.ledger.copied) if self.is_active else machine.ledger
-        return shed_table(machine.layout, told, machine.ledger.before)
+        return shed_table(machine.layout, told)
 
     def events(self) -> list[dict[str, Any]]:
         """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.

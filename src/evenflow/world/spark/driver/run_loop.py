@@ -55,6 +55,7 @@ from evenflow.plan.layout import FROM_COLUMN, Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
+from evenflow.policy.shedding.live import Way
 from evenflow.query.network import Network
 from evenflow.site.events import Checkpoint, SinkCommitted, StateMemoryChanged
 from evenflow.site.facts import CopyLive
@@ -120,18 +121,20 @@ class RunLoop:
         lease_s: float | None = None,
         earlier: Sequence[tuple[Happened, float]] = (),
         region: Region | None = None,
+        shedding: Way | None = None,
     ) -> None:
         """over: the run has ended before; nothing is done any more. checkpoint_s: from one checkpoint to the next. before: the generation
         in this process after which it goes on: its sinks stay open, and its events stand before those of this one. lease_s: for how long
         sites live without the driver, which is said at the location; None: nothing is. earlier: what happened before it began, and when.
-        region: the group that it is one of; then what rows an epoch has is no decision of this driver."""
+        region: the group that it is one of; then what rows an epoch has is no decision of this driver. shedding: how
+        it is planned what is left out of arcs."""
         self._region = region
         self.number, self.run_id, self.layout = number, run_id, layout
         self.beginning, self.located = beginning, taken is not None
         journal = None if taken is None else Journal.of(taken.standing)
         self.machine = RunMachine(
             layout, plan, membership, patience_ms, policy=policy, parameters=parameters, spares=spares, beginning=beginning,
-            journal=journal, checkpoint_ms=None if checkpoint_s is None else 1000 * checkpoint_s,
+            journal=journal, checkpoint_ms=None if checkpoint_s is None else 1000 * checkpoint_s, shedding=shedding,
         )  # fmt: skip
         if before is not None:
             self.machine.deaths.remember(before.machine.deaths)

@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from evenflow.availability.mode import Mode
 from evenflow.coordinator.hosting import Hosting, hosting
+from evenflow.coordinator.ledger import Ledger
 from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.thinnings import shares_of
 from evenflow.monitor.watching import PartCounts, Watched
 from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
@@ -97,19 +99,23 @@ def boxes_of(totals: Totals) -> tuple[BoxProgress, ...]:
     )
 
 
-def outputs_of(layout: Layout, dropped: Mapping[int, int], taken: Iterable[Iterable[tuple[int, int]]]) -> tuple[OutputProgress, ...]:
-    """Every output, if rows may be left out for some. dropped: rows, by ingress segment; taken: (segment, rows), as parts tell them."""
-    if not layout.sheds:
+def outputs_of(layout: Layout, ledger: Ledger, taken: Iterable[Iterable[tuple[int, int]]], epochs: int) -> tuple[OutputProgress, ...]:
+    """Every output, if rows may be left out for some. taken: (segment, rows) of sources, as parts tell them. epochs: that there were."""
+    if not layout.sheds and not layout.thins:
         return ()
     given: dict[int, int] = {}
     for segment, rows in chain.from_iterable(taken):
         given[segment] = given.get(segment, 0) + rows
+    dropped, arcs = ledger.totals(), dict(ledger.arcs.totals)
+    entered = {segment: 1 - min(1.0, dropped.get(segment, 0) / rows) for segment, rows in given.items() if rows}
+    shares = shares_of(layout, entered, arcs, epochs)
     found = []
     for output in layout.sinks:
         sources = [source for source, shed in layout.sheds.items() if output in shed.outputs]
         fed = [segment.id for segment in layout.segments if segment.source in sources]
-        lost, came = sum(dropped.get(segment, 0) for segment in fed), sum(given.get(segment, 0) for segment in fed)
-        found.append(OutputProgress(output, not fed, lost, round(1 - min(1.0, lost / came), 4) if came else 1.0))
+        thinned = [arc for arc, thin in layout.thins.items() if output in thin.outputs]
+        lost = sum(dropped.get(segment, 0) for segment in fed) + sum(sum(arcs[arc].dropped) for arc in thinned if arc in arcs)
+        found.append(OutputProgress(output, not fed and not thinned, lost, round(shares.get(output, 1.0), 4)))
     return tuple(found)
 
 
@@ -319,7 +325,7 @@ class RunNumbers:
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
             protected=self._machine.protected(),
             lost=lost_of(self._machine),
-            outputs=outputs_of(self._machine.layout, self._machine.ledger.totals(), [part.taken for part in parts]),
+            outputs=outputs_of(self._machine.layout, self._machine.ledger, [part.taken for part in parts], self._machine.seen),
         )
 
 

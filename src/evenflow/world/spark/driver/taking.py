@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 
 import evenflow
 from evenflow.availability.alive import Alive
-from evenflow.availability.entries import Begun, Content
+from evenflow.availability.content import Content
+from evenflow.availability.entries import Begun
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.appending import FENCED
 from evenflow.errors import Fenced, LocationError, ProgramChanged, SinkError
