@@ -90,8 +90,8 @@ Guarded = tuple[Callable[[M, Any], bool], Rule[M]]
 NO_ROWS: Final = ((), None)
 
 Judge = Callable[[M, Any], Callable[[M, Any], bool]]
-"""Which of its rows' guards holds for an event, in one look at the machine's state; `otherwise` if none does. It must say what the guards
-would: `RuleTable.judged_well` compares."""
+"""Which of its rows' guards holds for an event, in one look at the machine's state; `otherwise` if none does. A function that names the
+guards of all these rows itself, which the table holds; and it must say what they would: `RuleTable.judged_well` compares."""
 
 
 class RuleTable(Generic[M]):
@@ -108,13 +108,19 @@ class RuleTable(Generic[M]):
 
     def _note(self) -> None:
         self._rows = self._by_kind()
-        self._judged = {key: (judge, self._by_guard(key)) for key, judge in self._judges.items()}
+        self._judged = {key: (judge, self._by_guard(key, judge)) for key, judge in self._judges.items()}
 
-    def _by_guard(self, key: type) -> dict[Callable[[M, Any], bool], Rule[M]]:
+    def _by_guard(self, key: type, judge: Judge[M]) -> dict[Callable[[M, Any], bool], Rule[M]]:
+        """An event's rows, each of which its judge names: one that it did not know would never fire, and nobody would miss it."""
         rows, other = self._rows[key]
         found = dict(rows)
         assert len(found) == len(rows), f"two rows of {key.__name__} have the same guard"
-        return found if other is None else {**found, otherwise: other}
+        assert not any(rule.event is key and rule.of for rule in self.rules), f"rows of {key.__name__} go by what it carries"
+        found |= {} if other is None else {otherwise: other}
+        named = judge.__code__.co_names
+        unknown = [rule.name for guard, rule in found.items() if guard.__name__ not in named]
+        assert not unknown, f"{judge.__name__} does not name the guards of {unknown}"
+        return found
 
     def swap(self, effect: Callable[[M, Any], None], other: Callable[[M, Any], None]) -> None:
         """Rows with this effect have the other one from now on: a table holds functions, so who changes one must change it here too."""
@@ -135,7 +141,9 @@ class RuleTable(Generic[M]):
     def apply(self, machine: M, event: Any, story: Story) -> None:
         """Carry out the effect of the enabled rule. Raises ProtocolError if there is not exactly one."""
         judged = self._judged.get(type(event))
-        found = self._enabled(machine, event, story) if judged is None else judged[1][judged[0](machine, event)]
+        found = self._enabled(machine, event, story) if judged is None else judged[1].get(judged[0](machine, event))
+        if found is None:
+            raise self._wrong(machine, event, story, "no rule")
         story.fired[found.fires] += 1
         story.last = found
         story.lines.append((found, found.cause and found.cause(event)))
