@@ -16,6 +16,7 @@ from playwright.sync_api import Browser, expect
 from evenflow.cli.app import app
 from evenflow.coordinator.requests import OPERATIONS, Operation, arguments_of
 from evenflow.monitor.web.files import STATIC
+from evenflow.query.builder import Dataflow
 from evenflow.world.spark.driver.control_port import ASKED
 from evenflow.world.spark.driver.engine import Engine
 from evenflow.world.spark.driver.run import Run
@@ -140,6 +141,8 @@ IN_PYTHON = {
 """What does the same in a program."""
 PLAIN = {"run", "file", "arguments", "modules", "off"}
 """Arguments that a program needs not: it has the run and the dataflow themselves, and `unpin`."""
+OF_DATAFLOW = {"start": Dataflow.cut}
+"""Where the other arguments stand in a program: the dataflow says of itself what a request says of it."""
 OF_PROGRAMS = {
     "group": "of several drivers that run one dataflow, each begins with it: `evenflow run --group`",
     "say": "a function of the program's, which is told how far it is: lines on standard error, or in the stream",
@@ -174,6 +177,10 @@ def test_a_program_can_do_what_people_can_and_nothing_else() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 def test_a_method_takes_what_the_operation_takes(operation: Operation) -> None:
     wanted = {argument.name: argument.default for argument in operation.arguments if argument.name not in PLAIN}
+    if operation.name in OF_DATAFLOW:
+        said = inspect.signature(OF_DATAFLOW[operation.name]).parameters.keys() - {"self"}
+        assert said <= wanted.keys()
+        wanted = {name: default for name, default in wanted.items() if name not in said}
     for method in IN_PYTHON[operation.name]:
         parameters = dict(inspect.signature(method).parameters)
         taken = parameters.keys() - {"self", "flow"} - OF_PROGRAMS.keys()

@@ -53,6 +53,7 @@ WidthRows = Annotated[int | None, typer.Option(metavar="N", help="Rows of an epo
 CutAheadMs = Annotated[
     float | None, typer.Option(metavar="MS", help="Most that a log time may be ahead, where producers set it, with --cut content.")
 ]
+Mirrored = Annotated[bool, typer.Option("--mirrored", help="A mirrored topic keeps the origin's times and places, with --cut content.")]
 Statistics = Annotated[
     Path | None, typer.Option(help="Write what each site, partition and box did into this file, a line of JSON a second.")
 ]

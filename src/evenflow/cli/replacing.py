@@ -17,6 +17,7 @@ from evenflow.cli.options import (
     DropState,
     FromSavepoint,
     Json,
+    Mirrored,
     TakeOver,
     WidthMs,
     WidthRows,
@@ -45,6 +46,7 @@ def start(
     cut_by: CutBy = None,
     width_rows: WidthRows = None,
     cut_ahead_ms: CutAheadMs = None,
+    mirrored: Mirrored = False,
     module: Annotated[list[str] | None, ALLOW] = None,
     engine: Engine = None,
     json: Json = False,
@@ -58,7 +60,7 @@ def start(
     output: Output = context.obj
     what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
     where = {"checkpoint_location": checkpoint_location, "from_savepoint": from_savepoint, "drop_state": drop_state}
-    cuts = asdict(Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms))
+    cuts = asdict(Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms, mirrored))
     found = asked(output, engine, "start", **what, **where, **cuts, replicas=replicas, take_over=take_over, availability=availability)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)

@@ -21,6 +21,7 @@ from evenflow.cli.options import (
     GroupPlace,
     Json,
     Master,
+    Mirrored,
     Plain,
     Record,
     Replicas,
@@ -74,6 +75,7 @@ def run(
     cut_by: CutBy = None,
     width_rows: WidthRows = None,
     cut_ahead_ms: CutAheadMs = None,
+    mirrored: Mirrored = False,
     group: Group = None,
     group_begin: GroupBegin = None,
     group_place: GroupPlace = 0,
@@ -101,7 +103,7 @@ def run(
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
     region = region_of(group, group_begin, group_place)
-    cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms)
+    cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms, mirrored)
     check_file(file, "the path of a Python file that defines dataflow()")
     from evenflow.world.flow_file import load
 

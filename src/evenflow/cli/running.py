@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -159,9 +159,13 @@ class Cutting:
     cut_by: str | None = None
     width_rows: int | None = None
     cut_ahead_ms: float | None = None
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
-        told = {"--width-ms": self.width_ms, "--cut-by": self.cut_by, "--width-rows": self.width_rows, "--cut-ahead-ms": self.cut_ahead_ms}
+        told = {
+            "--width-ms": self.width_ms, "--cut-by": self.cut_by, "--width-rows": self.width_rows, "--cut-ahead-ms": self.cut_ahead_ms,
+            "--mirrored": self.mirrored or None,
+        }  # fmt: skip
         wrong = next((name for name, value in told.items() if value is not None and self.cut is None), None)
         if wrong is not None:
             raise typer.BadParameter("is about cuts by content: give --cut content, too", param_hint=wrong)
@@ -170,7 +174,8 @@ class Cutting:
         """The dataflow, with its sources cut so. Raises OptionError, QueryError."""
         if self.cut is None:
             return flow
-        return flow.cut(self.cut, width_ms=self.width_ms, cut_by=self.cut_by, width_rows=self.width_rows, cut_ahead_ms=self.cut_ahead_ms)
+        said = asdict(self)
+        return flow.cut(said.pop("cut"), **said)
 
 
 def check_standby(location: str | None, *, standby: bool, take_over: bool) -> None:

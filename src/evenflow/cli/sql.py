@@ -21,6 +21,7 @@ from evenflow.cli.options import (
     GroupPlace,
     Json,
     Master,
+    Mirrored,
     Record,
     Replicas,
     Sites,
@@ -85,6 +86,7 @@ def sql(
     cut_by: CutBy = None,
     width_rows: WidthRows = None,
     cut_ahead_ms: CutAheadMs = None,
+    mirrored: Mirrored = False,
     group: Group = None,
     group_begin: GroupBegin = None,
     group_place: GroupPlace = 0,
@@ -108,7 +110,7 @@ def sql(
     check_availability(availability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
-    cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms)
+    cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms, mirrored)
     check_file(file, "a text file with SQL statements")
     from evenflow.query.planner import layout
     from evenflow.query.text import layout_text

@@ -151,6 +151,7 @@ OPERATIONS: Final = (
             Argument("cut_by", "text", "Log times (time) or places of rows (place), where the cut is content."),
             Argument("width_rows", "whole", "Rows of an epoch that is cut by place."),
             Argument("cut_ahead_ms", "number", "Most that a log time may be ahead, where producers set it."),
+            Argument("mirrored", "yes", "A mirror of a topic keeps the origin's times and places.", default=False),
         ),
         "code", ("start",),
     ),

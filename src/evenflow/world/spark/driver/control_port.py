@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.run import Run
 
 HOST: Final = "127.0.0.1"
-CUT: Final = ("cut", "width_ms", "cut_by", "width_rows", "cut_ahead_ms")
+CUT: Final = ("cut", "width_ms", "cut_by", "width_rows", "cut_ahead_ms", "mirrored")
 """How all sources of a dataflow are cut, where a request says it."""
 log = logging.getLogger("evenflow")
 
@@ -143,7 +143,7 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
 
 def _cut(flow: Dataflow, given: Given) -> Dataflow:
     """With its sources cut as the request says, if it does. Raises OptionError, QueryError."""
-    said = {name: given[name] for name in CUT if given.get(name) is not None}
+    said = {name: given[name] for name in CUT if given.get(name) not in (None, False)}
     if not said:
         return flow
     if "cut" not in said:
