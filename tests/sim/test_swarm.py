@@ -24,8 +24,8 @@ from evenflow.swarm.search import Findings, search
 
 pytestmark = pytest.mark.swarm
 
-FIXED = (*range(70), *range(105, 110))
-"""The first ones, and some that lose a checkpoint's object, which is rare."""
+FIXED = (*range(70), *range(105, 110), 128)
+"""The first ones, some that lose a checkpoint's object, which is rare, and one in which a plan leaves rows out."""
 FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
 LOST = 60
 """Of those that are lost, so many are run with small parts."""
