@@ -258,7 +258,7 @@ MUTATIONS: Final = (
     Mutation("eviction on the first ack", "exchange.retention:Retention.settled", "return min(", "return max("),
     Mutation("no fencing", "site.view:View.is_dead", "return site not in", "return False and site not in"),
     Mutation("resume off by one", "site.feeding:Feeding._ask", "start = inbox.through + 1", "start = inbox.through + 2"),
-    Mutation("a copy without what its consumers still lack", "site.arriving:Arriving._is_level", "if received < start:", "if False:"),
+    Mutation("a copy without what its consumers still lack", "site.arriving:Arriving._is_level", "if received < since:", "if False:"),
     Mutation("a plan applied on receipt", "site.view:View.plan_at", "if newest.effective <= epoch", "if True"),
     Mutation(
         "membership waits for an epoch",
