@@ -67,6 +67,21 @@ def test_changes_since_another_capture_are_refused() -> None:
     assert image.states() == before and image.epoch == first
 
 
+def test_an_image_never_goes_back() -> None:
+    """Goal: frames up to its epoch are gone. Method: a whole capture was given up, and comes behind the one that was made then."""
+    case = next(case for case in CASES if case.name == "running")
+    operator, image, taken = case.factory(), Image(), list[tuple[int, list[bytes]]]()
+    for number, (rows, tick) in enumerate(case.epochs(5), 1):
+        operator.process(rows, tick)
+        taken.append((tick.epoch, objects_of(tick.epoch, changes_of(operator).capture_changes(number, tick.epoch, ALL, set(ALL)))))
+    (late, older), (epoch, whole) = taken[:2]
+    image.paste(epoch, -1, whole)
+    before = image.states()
+    with pytest.raises(TransferCorrupt, match=f"a capture is of epoch {late}, and the image of epoch {epoch}"):
+        image.paste(late, -1, older)
+    assert image.states() == before and image.epoch == epoch
+
+
 def test_an_image_that_does_not_fit_is_of_no_use() -> None:
     """Method: changes come where nothing was, as if they were whole."""
     case = next(case for case in CASES if case.name == "running")

@@ -8,9 +8,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenflow.availability.mode import Mode
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.placement import first_membership, first_plan
-from evenflow.plan.plan import Copy, Plan
+from evenflow.plan.plan import Copy, Plan, Settings
 from evenflow.site.view import Block, View
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -152,3 +153,15 @@ def test_a_plan_governs_from_its_epoch_on_and_is_kept_while_it_is_needed() -> No
     assert [view.plan_at(epoch).number for epoch in (1, 9, 10, 19, 20, 99)] == [0, 0, 1, 1, 2, 2]
     view.adopt(Plan(3, 30, PLAN.placement), finished=10)
     assert [plan.number for plan in view.plans] == [1, 2, 3]
+
+
+def test_plans_are_kept_for_what_begins_again_and_for_no_more() -> None:
+    """B2: where states are in images nobody says how far a segment is stable that is not passive."""
+    first = replace(PLAN, settings=Settings(modes=(Mode.PAIRS, Mode.PASSIVE, Mode.PAIRS)))
+    view = view_at(0, first)
+    for number in range(1, 20):
+        stable = (0, 10 * max(0, number - 2), 0)
+        view.adopt(replace(first, number=number, effective=10 * number), view.passed(10 * number - 1, stable))
+        assert view.plan_at(max(1, stable[MID] + 1)).effective <= max(1, stable[MID] + 1), "behind its base the plans are known"
+        assert len(view.plans) <= 4
+    assert view_at(0).passed(7, (0, 0, 0)) == 7

@@ -160,7 +160,9 @@ class Backing:
         """A backup has pasted a capture, or found that it cannot. What everybody is to know."""
         everybody = [*self.units.values(), *self.images]
         held = next((held for held in everybody if held.unit.number == said.unit and held.unit.backup == site), None)
-        if held is None or held.final:
+        if held is None:  # It was on its way when its unit became another one.
+            return [Tell(site, DropImages((said.unit,)))]
+        if held.final:
             return []
         self._note(held, said)
         if said.epoch == NOTHING:
@@ -233,7 +235,7 @@ class Backing:
     def _may(self, segment: int, partition: int, held: Held | None, lost: Mapping[int, Mapping[int, Held | None]]) -> bool:
         """Whether what a partition with this image wants again is kept somewhere, or made again."""
         base = 0 if held is None else held.base
-        if held is None and self.stable[segment] > 0:
+        if base < self.stable[segment]:
             return False
         for stream in self._layout.segments[segment].inputs:
             producer = self._layout.arcs[stream].producer

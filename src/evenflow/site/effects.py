@@ -380,7 +380,7 @@ class Effects(Fittings):
         for segment, names in event.plan.newcomers:
             if names != self.view.plan.came(segment):
                 self.act(Meet(segment, names))
-        self.view.adopt(event.plan, min(self.finished, *self.stable) if self.view.plan.modes else self.finished)
+        self.view.adopt(event.plan, self.view.passed(self.finished, self.stable))
         self.ingress.hold_from = None
         voids = [copy for copy in event.plan.copies if copy.void]
         self.ingress.want(event.plan.effective, insist=bool(voids))

@@ -79,12 +79,17 @@ def _wanted(piece: Pieces, consumers: tuple[int, ...]) -> Iterator[pa.RecordBatc
 
 
 def restore(cohort: Cohort, view: View, said: Sequence[Any], rows: Mapping[int, State]) -> None:
-    """Keep these frames again, in a cohort that has produced nothing since."""
+    """Keep these frames again, in a cohort that has produced nothing since.
+
+    A site that has come later does not know the plans of all of them. Key groups are as in the first that it knows: where they change
+    hands, images go.
+    """
+    first_known = view.plans[0].effective
     for stream, since, epochs in said:
         output = cohort.segment.outputs.index(stream)
         kept = []
         for epoch, plan, watermark, stamp, opened, passed, newest, made in epochs:
-            split = _whole(view.splits(cohort.segment, epoch)[output])
+            split = _whole(view.splits(cohort.segment, max(epoch, first_known))[output])
             pieces = [
                 _piece(split, partitions, [rows[at] for at in range(first, first + count)], owned)
                 for partitions, first, count, owned in made

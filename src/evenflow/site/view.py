@@ -6,7 +6,7 @@ Partitions with the same replicas are one **block**, so that what happens on a d
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -80,6 +80,14 @@ class View:
     def plan_at(self, epoch: int) -> Plan:
         newest = self.plans[-1]
         return newest if newest.effective <= epoch else next(plan for plan in reversed(self.plans) if plan.effective <= epoch)
+
+    def passed(self, finished: int, stable: Sequence[int]) -> int:
+        """Up to which epoch nobody asks for anything: it is finished, and what is passive begins again behind it (B2).
+
+        stable: by segment."""
+        plan = self.plan
+        held = [epoch for segment, epoch in enumerate(stable) if plan.mode(segment) is Mode.PASSIVE] if plan.modes else []
+        return min([finished, *held])
 
     def adopt(self, plan: Plan, finished: int) -> None:
         """A newer plan. Those that govern only epochs up to `finished` are forgotten."""

@@ -159,10 +159,13 @@ class Image:
         return sum(part.image_bytes for part in self._parts.values())
 
     def paste(self, epoch: int, since: int, objects: Sequence[bytes | memoryview]) -> None:
-        """One capture, of the end of `epoch`. since: what it has to be added to; -1: nothing. Raises TransferCorrupt where it does not fit;
-        then the image is of no use any more, until a whole capture comes."""
+        """One capture, of the end of `epoch`. since: what it has to be added to; -1: nothing. Raises TransferCorrupt where it does not fit:
+        where it is of another time than it would have to be, the image stays what it is; else that is of no use any more, until a whole
+        capture comes."""
         if since >= 0 and since != self.epoch:
             raise TransferCorrupt(f"a capture has changes since epoch {since}, and the image is of epoch {self.epoch}")
+        if epoch <= self.epoch:
+            raise TransferCorrupt(f"a capture is of epoch {epoch}, and the image of epoch {self.epoch}: frames before that are gone")
         if since < 0:
             self._parts = {}
         self._parts = {key: part for key, part in self._parts.items() if not isinstance(part, WholeState)}  # All of these come each time.

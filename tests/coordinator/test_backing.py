@@ -1,0 +1,87 @@
+"""Which images there are, and what may begin again from them, by what the coordinator's part of that is told (P1 to P5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from evenflow.availability.mode import Mode
+from evenflow.coordinator.backing import Backing
+from evenflow.coordinator.events import CoordinatorAction, Tell
+from evenflow.coordinator.recovery import Recovery
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.site.bases import BackUp, DropImages, Unit
+from evenflow.site.facts import NoRoom, Pasted
+from evenflow.site.view import View
+from tests.site.cluster import TOTALS, totals
+
+SITES = 4
+
+
+class Backed:
+    """A dataflow whose totals are passive, at several sites. units: by site, as each was told last."""
+
+    def __init__(self) -> None:
+        layout = totals(partitions=4, sites=SITES)
+        plan = first_plan(layout, SITES, 2)
+        modes = tuple(Mode.PASSIVE if segment.id == TOTALS else Mode.PAIRS for segment in layout.segments)
+        alone = tuple(tuple(sites[:1] for sites in row) if segment == TOTALS else row for segment, row in enumerate(plan.placement))
+        plan = replace(plan, placement=alone, settings=replace(plan.settings, modes=modes))
+        self.view = View(layout, plan, first_membership(layout, plan, range(SITES)), -1)
+        self.backing = Backing(layout, self.view, Recovery(layout, self.view, 0.0), located=False)
+        self.units: dict[int, Unit] = {}
+        self.dropped: list[tuple[int, int]] = []
+        self.follow(self.backing.settle())
+
+    def follow(self, actions: list[CoordinatorAction]) -> None:
+        for action in actions:
+            assert isinstance(action, Tell)
+            match action.message:
+                case BackUp(units):
+                    (self.units[action.site],) = units
+                case DropImages(units):
+                    self.dropped += [(action.site, unit) for unit in units]
+
+    def pasted(self, unit: Unit, epoch: int) -> None:
+        self.follow(self.backing.pasted(unit.backup, Pasted(unit.number, epoch, 100)))
+
+    def kill(self, site: int) -> None:
+        sites = tuple(other for other in self.view.membership.sites if other != site)
+        self.view.change(replace(self.view.membership, number=self.view.membership.number + 1, sites=sites))
+        self.follow(self.backing.settle())
+
+
+@pytest.fixture
+def backed() -> Backed:
+    return Backed()
+
+
+def test_who_has_an_image_begins_again_from_it(backed: Backed) -> None:
+    for unit in backed.units.values():
+        backed.pasted(unit, 20)
+    assert backed.backing.stable[TOTALS] == 20 and backed.backing.protected()
+    backed.kill(0)
+    assert backed.backing.can() and backed.backing.least == 20
+
+
+@pytest.mark.parametrize("epoch", [10, 0])
+def test_nobody_begins_again_before_what_is_kept(backed: Backed, epoch: int) -> None:
+    """B2: frames up to 20 are gone, whatever an image says afterwards."""
+    for unit in backed.units.values():
+        backed.pasted(unit, 20)
+    backed.pasted(backed.units[0], epoch)
+    assert backed.backing.stable[TOTALS] == 20
+    assert not backed.backing.protected()
+    backed.kill(0)
+    assert not backed.backing.can()
+
+
+def test_an_image_of_what_is_no_unit_any_more_goes(backed: Backed) -> None:
+    """P5: its backup has asked for room meanwhile, or its site has other partitions now; the capture was on its way."""
+    unit = backed.units[0]
+    backed.follow(backed.backing.full(unit.backup, NoRoom(unit.number, 100))[1])
+    assert backed.units[0].number != unit.number
+    backed.pasted(unit, 20)
+    assert backed.dropped == [(unit.backup, unit.number)]
+    assert backed.backing.stable[TOTALS] == 0
