@@ -149,6 +149,27 @@ SETS = {
         SELECT id, price, town FROM orders NATURAL LEFT JOIN people""",
 }
 
+OVER = {
+    "frames by value": """
+        SELECT who, price, kind, sum(price) OVER (PARTITION BY kind ORDER BY price RANGE BETWEEN 50 PRECEDING AND 20 FOLLOWING) AS a,
+        count(who) OVER (ORDER BY who DESC RANGE BETWEEN 2 PRECEDING AND 1 PRECEDING) AS b,
+        max(id) OVER (PARTITION BY kind ORDER BY who RANGE BETWEEN UNBOUNDED PRECEDING AND 3 PRECEDING) AS c,
+        count(*) OVER (ORDER BY CAST(price AS DOUBLE) DESC RANGE BETWEEN CURRENT ROW AND 1.5 FOLLOWING) AS d FROM orders""",
+    "frames by time": """
+        SELECT id, sum(price) OVER (PARTITION BY kind ORDER BY timestamp_seconds(price) RANGE INTERVAL 2 MINUTES PRECEDING) AS a,
+        count(*) OVER (ORDER BY date_add(DATE '2026-01-01', CAST(who AS INT))
+          RANGE BETWEEN INTERVAL 1 DAY PRECEDING AND INTERVAL 2 DAYS FOLLOWING) AS b FROM orders""",
+    "shares of places, and nulls last": """
+        SELECT id, ntile(7) OVER (PARTITION BY kind ORDER BY who DESC NULLS FIRST, id) AS a, percent_rank() OVER (ORDER BY who) AS b,
+        cume_dist() OVER (PARTITION BY kind ORDER BY who NULLS LAST) AS c,
+        nth_value(price, 3) OVER (PARTITION BY kind ORDER BY id ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS d FROM orders""",
+    "some rows, nulls last": "SELECT id FROM orders WHERE price > 500 ORDER BY who NULLS LAST, id LIMIT 90",
+}  # fmt: skip
+
+
+def test_functions_over_rows(spark: Any) -> None:
+    check(spark, OVER)
+
 
 def test_sets_of_rows(spark: Any) -> None:
     check(spark, SETS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import evenflow as ef
@@ -53,6 +54,43 @@ def test_neighbours_and_frames(epoch_rows: int) -> None:
 
 
 @EPOCHS
+def test_frames_by_value(epoch_rows: int) -> None:
+    text = f"""SELECT k, sum(k) OVER (ORDER BY s RANGE BETWEEN 20 PRECEDING AND 35 FOLLOWING) AS a,
+        count(*) OVER (ORDER BY s DESC RANGE BETWEEN 20 PRECEDING AND 35 FOLLOWING) AS b,
+        max(k) OVER (ORDER BY n RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS c,
+        min(s) OVER (PARTITION BY k % 2 ORDER BY CAST(n AS DOUBLE) RANGE BETWEEN CURRENT ROW AND 1.5 FOLLOWING) AS d,
+        count(*) OVER (ORDER BY date_add(DATE '2026-01-01', CAST(k AS INT)) RANGE BETWEEN INTERVAL 2 DAYS PRECEDING AND 1 FOLLOWING) AS e,
+        count(*) OVER (ORDER BY timestamp_seconds(k) RANGE INTERVAL '3' SECONDS PRECEDING) AS f FROM {GROUPS}"""
+    wanted = [
+        (
+            k,
+            sum(j for j, _, t in ROWS if s - 20 <= t <= s + 35),
+            sum(s - 35 <= t <= s + 20 for _, _, t in ROWS),
+            max((j for j, m, _ in ROWS if m <= n - 1), default=None),
+            min(t for j, m, t in ROWS if j % 2 == k % 2 and n <= m <= n + 1.5),
+            sum(k - 2 <= j <= k + 1 for j, _, _ in ROWS),
+            sum(k - 3 <= j <= k for j, _, _ in ROWS),
+        )
+        for k, n, s in ROWS
+    ]
+    assert run(text, epoch_rows) == sorted(wanted, key=str)
+
+
+def test_nulls_last_and_shares_of_places() -> None:
+    table = pa.table({"k": pa.array([1, 2, 3, 4, 5, None, 7]), "v": pa.array([5, None, 5, 1, None, 9, 2])})
+    text = """SELECT k, row_number() OVER (ORDER BY v NULLS LAST, k DESC NULLS FIRST) AS p, ntile(3) OVER (ORDER BY k) AS t,
+        percent_rank() OVER (ORDER BY v) AS r, cume_dist() OVER (ORDER BY v) AS c, nth_value(v, 2) OVER (ORDER BY k) AS f FROM t"""
+    assert run(text, 2, table) == sorted(
+        [
+            (None, 5, 1, 1.0, 1.0, None), (1, 4, 1, 4 / 6, 6 / 7, 5), (2, 7, 1, 0.0, 2 / 7, 5), (3, 3, 2, 4 / 6, 6 / 7, 5),
+            (4, 1, 2, 2 / 6, 3 / 7, 5), (5, 6, 3, 0.0, 2 / 7, 5), (7, 2, 3, 3 / 6, 4 / 7, 5),
+        ],
+        key=str,
+    )  # fmt: skip
+    assert run("SELECT k FROM t WHERE k > 1 ORDER BY v DESC NULLS FIRST, k LIMIT 3", 2, table) == [(2,), (3,), (5,)]
+
+
+@EPOCHS
 def test_those_that_have_a_place(epoch_rows: int) -> None:
     best = sorted(ROWS, key=lambda row: (-row[1], row[0]))
     for condition, wanted in (("p <= 3", best[:3]), ("p = 2", best[1:2]), ("p > 6", best[6:])):
@@ -86,7 +124,11 @@ def test_what_has_no_place_is_refused() -> None:
         (f"SELECT rank() OVER (PARTITION BY n) AS r FROM {GROUPS}", "needs ORDER BY"),
         (f"SELECT stddev(n) OVER () AS r FROM {GROUPS}", "of results that change is not available"),
         (f"SELECT k FROM {GROUPS} ORDER BY n LIMIT 1 + 1", "LIMIT takes a number"),
-        (f"SELECT sum(n) OVER (ORDER BY k RANGE BETWEEN 3 PRECEDING AND CURRENT ROW) AS r FROM {GROUPS}", "a frame is a number of ROWS"),
+        (f"SELECT sum(n) OVER (ORDER BY k, n RANGE BETWEEN 3 PRECEDING AND CURRENT ROW) AS r FROM {GROUPS}", "goes by one expression"),
+        (f"SELECT sum(n) OVER (ORDER BY k RANGE BETWEEN INTERVAL 1 DAY PRECEDING AND CURRENT ROW) AS r FROM {GROUPS}", "such as 3 PREC"),
+        (f"SELECT sum(n) OVER (ORDER BY CAST(k AS DECIMAL) RANGE 3 PRECEDING) AS r FROM {GROUPS}", "over numbers and times"),
+        (f"SELECT sum(n) OVER (ORDER BY k ROWS BETWEEN 1 FOLLOWING AND 2 PRECEDING) AS r FROM {GROUPS}", "ends before it begins"),
+        (f"SELECT ntile(0) OVER (ORDER BY k) AS r FROM {GROUPS}", "at least 1"),
     ):
         with pytest.raises(QueryError, match=says):
             run(text, 7)

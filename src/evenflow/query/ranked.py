@@ -12,9 +12,9 @@ from evenflow.query.sql.decimal_math import mean_type, sum_type
 from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.schema import parse_ddl
 
-PLACES: Final = ("row_number", "rank", "dense_rank")
+PLACES: Final = ("row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist")
 NEIGHBOURS: Final = ("lag", "lead")
-FRAMED: Final = ("count", "sum", "avg", "min", "max", "first_value", "last_value")
+FRAMED: Final = ("count", "sum", "avg", "min", "max", "first_value", "last_value", "nth_value")
 
 
 @dataclass(frozen=True)
@@ -22,20 +22,23 @@ class Place:
     """One column that is added. function: of PLACES, NEIGHBOURS or FRAMED. column: that it is of, or None.
 
     low, high: of a neighbour, how many rows on it is (low); of a frame, where it begins and ends, counted from a row on, None without an
-    end. peers: the frame goes on to rows that are equal in the order.
+    end. peers: the frame goes on to rows that are equal in the order. span: low and high are no numbers of rows, but distances in the
+    one column of the order: days of dates, microseconds of times. number: of ntile, how many parts; of nth_value, which row of the frame.
     """
 
     name: str
     function: str
     column: str | None = None
-    low: int | None = None
-    high: int | None = None
+    low: float | None = None
+    high: float | None = None
     peers: bool = False
+    span: bool = False
+    number: int = 1
 
     def type(self, schema: pa.Schema) -> pa.DataType:
         """Of its values, as in Spark."""
         if self.function in PLACES:
-            return pa.int32()
+            return pa.float64() if self.function in ("percent_rank", "cume_dist") else pa.int32()
         if self.function == "count":
             return pa.int64()
         kind = schema.field(self.column).type

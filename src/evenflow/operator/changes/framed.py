@@ -14,8 +14,9 @@ from evenflow.stream.arrays import Int64s
 _WIDE = decimal.Context(prec=77)
 
 
-def framed(function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType) -> pa.Array:
+def framed(function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType, nth: int = 1) -> pa.Array:
     """`function` of values[low[i]:high[i]] for each i. low, high: int64 (n,), low <= high. values: None for count(*). kind: of the result.
+    nth: which of them nth_value is.
 
     Cost: O(n) for counts, sums and averages, O(n + what the frames hold) for the others.
     """
@@ -26,6 +27,9 @@ def framed(function: str, values: pa.Array | None, low: Int64s, high: Int64s, ki
     if function in ("first_value", "last_value"):
         at = low if function == "first_value" else high - 1
         return values.take(pa.array(np.maximum(at, 0), mask=low == high))
+    if function == "nth_value":
+        none = low + nth > high
+        return values.take(pa.array(np.where(none, 0, low + nth - 1), mask=none))
     there = values.is_valid().to_numpy(zero_copy_only=False)
     counted = _sums(there.astype(np.int64), low, high)
     if function == "count":

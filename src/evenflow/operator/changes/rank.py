@@ -9,11 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operator.changes.by_key import ByKey
 from evenflow.operator.changes.framed import framed
+from evenflow.operator.changes.spans import spanned
 from evenflow.operator.order import sort_key
 from evenflow.query.ranked import PLACES, Place, Ranked
 from evenflow.stream.arrays import Int64s
@@ -99,10 +101,10 @@ class Rank(ByKey):
         made: list[pa.Array] = []
         for place in self._ranked.places:
             if place.function in PLACES:
-                made.append(pa.array(_place(place.function, number, ties, start), pa.int32()))
+                made.append(pa.array(_place(place, number, ties, start, group), place.type(self._row)))
             else:
                 values = None if place.column is None else batch.column(place.column).take(taken)
-                made.append(self._around(place, values, group, start, ties))
+                made.append(self._around(place, values, group, start, ties, batch, taken))
         if self._ranked.kept is None:
             return rows, made
         name, least, most = self._ranked.kept
@@ -110,20 +112,26 @@ class Rank(ByKey):
         kept = np.flatnonzero((by >= least) & (by <= (most if most is not None else by)))
         return rows[kept], [column.take(pa.array(kept)) for column in made]
 
-    def _around(self, place: Place, values: pa.Array | None, group: Int64s, start: Int64s, ties: Int64s) -> pa.Array:
+    def _around(
+        self, place: Place, values: pa.Array | None, group: Int64s, start: Int64s, ties: Int64s, batch: pa.RecordBatch, taken: pa.Array
+    ) -> pa.Array:  # fmt: skip
         stop = np.searchsorted(group, group, "right") if group.size else group
         here = np.arange(group.size)
         if place.function in ("lag", "lead"):
-            there = here + (place.low or 0)
+            there = here + int(place.low or 0)
             out = (there < start) | (there >= stop)
             return values.take(pa.array(np.where(out, 0, there), mask=out))  # type: ignore[union-attr]
-        low = start if place.low is None else np.maximum(start, here + place.low)
-        high = stop if place.high is None else np.minimum(stop, here + place.high + 1)
+        if place.span:
+            (name, descending), *_ = self._ranked.by
+            low, high = spanned(group, batch.column(name).take(taken), place.low, place.high, start, stop, descending=descending)
+            return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number)
+        low = start if place.low is None else np.maximum(start, here + int(place.low))
+        high = stop if place.high is None else np.minimum(stop, here + int(place.high) + 1)
         if place.peers:
             low = low if place.low is None else np.searchsorted(ties, ties)
             high = high if place.high is None else np.searchsorted(ties, ties, "right")
         low = np.minimum(low, stop)
-        return framed(place.function, values, low, np.maximum(low, high), place.type(self._row))
+        return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number)
 
 
 def _numbers(column: pa.Array) -> Int64s:
@@ -134,9 +142,21 @@ def _numbers(column: pa.Array) -> Int64s:
     return pc.dictionary_encode(array, null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
-def _place(function: str, number: Int64s, ties: Int64s, start: Int64s) -> Int64s:
-    """int64 (n,), from 1. number: of each row in its key, from 0."""
+def _place(place: Place, number: Int64s, ties: Int64s, start: Int64s, group: Int64s) -> npt.NDArray[Any]:
+    """(n,), from 1, or shares of 1. number: of each row in its key, from 0."""
+    function = place.function
     if function == "row_number" or not number.size:
         return number + 1
-    first = np.searchsorted(ties, ties)
-    return first - start + 1 if function == "rank" else ties - ties[start] + 1
+    if function == "dense_rank":
+        return np.asarray(ties - ties[start] + 1)
+    first = np.searchsorted(ties, ties) - start
+    if function == "rank":
+        return first + 1
+    count = np.searchsorted(group, group, "right") - start
+    if function == "percent_rank":
+        return first / np.maximum(count - 1, 1)
+    if function == "cume_dist":
+        return (np.searchsorted(ties, ties, "right") - start) / count
+    each, longer = count // place.number, count % place.number  # The first parts are longer by one row.
+    in_longer = longer * (each + 1)
+    return np.where(number < in_longer, number // (each + 1), longer + (number - in_longer) // np.maximum(each, 1)) + 1

@@ -13,6 +13,7 @@ from sqlglot import exp
 from evenflow.query.built import params_of
 from evenflow.query.changing import as_changes
 from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, Ranked
+from evenflow.query.script.frames import framed_by
 from evenflow.query.script.lowering import Item, Lower
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.sql.parser import to_sql
@@ -53,9 +54,10 @@ def order_of(lower: Lower, relation: Relation, parts: Sequence[exp.Expr]) -> lis
     found = []
     for part in parts:
         desc = bool(part.args.get("desc"))
-        if bool(part.args.get("nulls_first")) == desc:
-            lower.script.fail(part, "NULLS FIRST and NULLS LAST are not available; nulls are least, as in Spark where nothing is said")
-        found.append((lower.rewritten(relation, part.this), desc))
+        value = lower.rewritten(relation, part.this)
+        if bool(part.args.get("nulls_first")) == desc:  # Nulls are least where nothing is said.
+            found.append((exp.Is(this=value.copy(), expression=exp.Null()), desc))
+        found.append((value, desc))
     return found
 
 
@@ -141,7 +143,9 @@ def _place(
     if function in PLACES:
         if not ordered:
             script.fail(window, f"{function}() OVER needs ORDER BY; say which rows are the first")
-        return Place(name, function), None
+        if function != "ntile" and arguments:
+            script.fail(window, f"{function}() takes nothing")
+        return Place(name, function, number=_count(lower, window, arguments) if function == "ntile" else 1), None
     if function in NEIGHBOURS:
         step = int(arguments[1].this) if len(arguments) > 1 and _is_number(arguments[1]) else 1
         if not 1 <= len(arguments) <= 3 or (len(arguments) > 1 and not _is_number(arguments[1])) or not ordered:
@@ -154,34 +158,27 @@ def _place(
         place = Place(name, function, named(value), step if function == "lead" else -step)
         return place, arguments[2] if len(arguments) > 2 else None
     function = {"first": "first_value", "last": "last_value", "mean": "avg"}.get(function, function)
+    nth = 1
+    if function == "nth_value" and len(arguments) == 2:
+        nth = _count(lower, window, arguments[1:])
+        del arguments[1:]
+    elif function == "nth_value":
+        script.fail(window, "nth_value takes a value and the number of a row of the frame")
     if function not in FRAMED or len(arguments) > 1 or (arguments and isinstance(arguments[0], exp.Distinct)):
         script.fail(
             window, f"{to_sql(call)} OVER (...) of results that change is not available; {', '.join((*PLACES, *NEIGHBOURS, *FRAMED))} are"
         )
     star = not arguments or isinstance(arguments[0], exp.Star | exp.Literal)
     column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
-    return Place(name, function, column, *_frame(lower, window, ordered=ordered)), None
+    low, high, peers, span = framed_by(lower, relation, window)
+    return Place(name, function, column, low, high, peers, span, nth), None
 
 
-def _frame(lower: Lower, window: exp.Window, *, ordered: bool) -> tuple[int | None, int | None, bool]:
-    """(low, high, peers) of a frame, see `Place`."""
-    spec = window.args.get("spec")
-    if spec is None:
-        return (None, 0, True) if ordered else (None, None, False)
-    kind = str(spec.args.get("kind")).upper()
-
-    def bound(side: str) -> int | None:
-        value, direction = spec.args.get(side), str(spec.args.get(f"{side}_side") or "").upper()
-        text = value if isinstance(value, str) else value.sql() if value is not None else "CURRENT ROW"
-        if text.upper() == "CURRENT ROW":
-            return 0
-        if text.upper() == "UNBOUNDED":
-            return None
-        if kind != "ROWS" or not isinstance(value, exp.Literal) or not value.this.isdigit():
-            lower.script.fail(window, "a frame is a number of ROWS, or RANGE from UNBOUNDED PRECEDING or CURRENT ROW on")
-        return -int(value.this) if direction == "PRECEDING" else int(value.this)
-
-    return bound("start"), bound("end"), kind == "RANGE"
+def _count(lower: Lower, window: exp.Window, arguments: Sequence[exp.Expr]) -> int:
+    """A number from 1 on that is written in the text."""
+    if len(arguments) != 1 or not _is_number(arguments[0]) or int(arguments[0].this) < 1:
+        lower.script.fail(window, f"{window.this.name.lower()} takes a number of at least 1 that is no column")
+    return int(arguments[0].this)
 
 
 def _is_number(tree: exp.Expr) -> bool:
