@@ -57,6 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "query.built",
         "query.changed_pairs",
         "query.ranked",
+        "query.spanned",
         "query.regrouped",
         "query.duration",
         "query.expression",

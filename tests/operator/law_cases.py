@@ -23,6 +23,7 @@ from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.query.changed_pairs import Pairs
 from evenflow.query.ranked import Place, Ranked
 from evenflow.query.regrouped import Regrouped
+from evenflow.query.spanned import Spanned
 from evenflow.stream.change import CHANGE, KINDS
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
@@ -370,6 +371,19 @@ class Ranking(Rank):
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         return super().process(as_changes(rows), tick)
 
+
+SPANS = Spanned(
+    "k bigint, ts timestamp_ntz, small smallint, f double, s string, b boolean",
+    "ts",
+    tuple(
+        Place(f"{function}_{column}_{low}", function, column, low, high, span=True)
+        for function, column, low, high in (
+            ("sum", "f", -2_000_000, 0), ("avg", "small", -3_000_000, -500_000), ("max", "s", -1, 0), ("count", None, -2_000_000, 0),
+            ("first_value", "b", -5_000_000, 0), ("min", "f", -400_000, 0),
+        )
+    ),
+)  # fmt: skip
+"""Totals of some seconds, whose rows keep words, texts and booleans."""
 
 SIDES = pa.schema(
     [("key__0", pa.int64()), ("left__", pa.bool_()), ("back__", pa.bool_())]

@@ -26,6 +26,7 @@ from tests.operator.law_cases import (
     NAMES_OF,
     REPEATED,
     ROWS_OF,
+    SPANS,
     SPREAD,
     InLists,
     Journal,
@@ -74,6 +75,7 @@ from evenflow.operator.totals.time_window import TimeWindowAggregate
 from evenflow.operator.unpivot import Unpivot
 from evenflow.operator.user.flat_map import FlatMap
 from evenflow.operator.user.process import Process
+from evenflow.operator.user.spanned import Spanned
 from evenflow.query.aggregates import OwnSessions, RowWindow, SessionWindow, TimeWindow, combinable
 from evenflow.query.join import Join
 from evenflow.store.arrow import ArrowStore
@@ -267,6 +269,7 @@ OPERATORS = [
     Case("flat map", lambda: FlatMap(SCHEMA, twice_if_even, REPEATED), plain_epochs(("k",)), True),
     Case("case", lambda: CaseFilter(SCHEMA, ("i > 0", "b")), plain_epochs(("k",)), True),
     Case("resample", lambda: Resample(SCHEMA, ("k",), "ts", 700_000, ("i", "f"), "linear"), in_time_order(("k",)), True),
+    Case("spans of time", lambda: Spanned(SCHEMA, ("k",), SPANS), in_time_order(("k",))),
     Case(
         "resample, forgetting keys",
         lambda: Resample(SCHEMA, ("small",), "ts", 700_000, ("g", "s"), "previous", 2_000_000),

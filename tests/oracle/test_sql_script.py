@@ -254,6 +254,15 @@ ASKED = {
         """SELECT k, n, ts, avg(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) AS m,
            max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) + 1 AS mx FROM t"""
     ),
+    "spans of time": Asked(
+        """SELECT k, n, ts, avg(n) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 2 SECONDS PRECEDING AND CURRENT ROW) AS m,
+           max(x) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 3 SECONDS PRECEDING AND INTERVAL '700' MILLISECONDS PRECEDING)
+           + 1 AS mx, count(*) OVER (PARTITION BY n % 3, k ORDER BY ts RANGE INTERVAL '1' MINUTE PRECEDING) AS c FROM t"""
+    ),
+    "best rows, nulls last": Asked(
+        "SELECT k, n, x, p FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n DESC NULLS FIRST, x) AS p FROM t) WHERE p <= 9",
+        ("k", "p"),
+    ),
     "having by name": Asked("SELECT k, count(*) AS c, max(n) AS n FROM t GROUP BY k, window(ts, '9 seconds') HAVING c > 6 AND max(n) < 19"),
     "group by all": Asked("SELECT k, n % 2 AS odd, count(*) AS c, 1 AS one FROM t GROUP BY ALL", ("k", "odd")),
     "windows that begin before": Asked(

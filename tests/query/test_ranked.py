@@ -90,6 +90,21 @@ def test_nulls_last_and_shares_of_places() -> None:
     assert run("SELECT k FROM t WHERE k > 1 ORDER BY v DESC NULLS FIRST, k LIMIT 3", 2, table) == [(2,), (3,), (5,)]
 
 
+def test_a_sum_is_of_its_frame_alone() -> None:
+    given = [1e300, float("inf"), 0.1, 0.2, None, float("nan"), 0.3, 0.4]
+    table = pa.table({"k": pa.array(range(8), pa.int64()), "x": pa.array(given)})
+    frames = {
+        "1 PRECEDING AND CURRENT ROW": (1, 0),
+        "CURRENT ROW AND UNBOUNDED FOLLOWING": (0, 9),
+        "UNBOUNDED PRECEDING AND CURRENT ROW": (9, 0),
+    }
+    for frame, (before, after) in frames.items():
+        text = f"SELECT k, sum(x) OVER (ORDER BY k ROWS BETWEEN {frame}) AS s FROM t"
+        inside = [[x for x in given[max(0, k - before) : k + after + 1] if x is not None] for k in range(8)]
+        wanted = [(k, sum(part[::-1] if after else part) if part else None) for k, part in enumerate(inside)]
+        assert str(run(text, 3, table)) == str(wanted), frame
+
+
 @EPOCHS
 def test_those_that_have_a_place(epoch_rows: int) -> None:
     best = sorted(ROWS, key=lambda row: (-row[1], row[0]))

@@ -311,7 +311,6 @@ REFUSED = [
     ("SELECT k FROM (SELECT *, rank() OVER (PARTITION BY k ORDER BY n) AS p FROM t) WHERE p <= 1", r"rank\(\) <= 1 is not available"),
     ("SELECT k FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY n) AS p FROM t) WHERE p > 1", "needs one condition around it"),
     ("SELECT k FROM (SELECT *, row_number() OVER (PARTITION BY k) AS p FROM t) WHERE p = 1", "needs ORDER BY"),
-    ("SELECT k FROM (SELECT *, row_number() OVER (ORDER BY n NULLS LAST) AS p FROM t) WHERE p = 1", "nulls are least"),
     ("SELECT p FROM (SELECT row_number() OVER (ORDER BY c) AS p, c FROM (SELECT k, count(*) AS c FROM t GROUP BY k)) WHERE p = 1", "every"),
     ("SELECT a.c FROM (SELECT k, count(*) AS c FROM t GROUP BY k) AS a JOIN u ON a.k = u.k", "a join would count every state"),
     ("SELECT 1 AS c FROM (SELECT session_window.end AS e FROM t GROUP BY session_window(ts, '1 minute')) GROUP BY e", "sessions of diff"),

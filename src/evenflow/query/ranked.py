@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 import pyarrow as pa
 
@@ -34,6 +34,11 @@ class Place:
     peers: bool = False
     span: bool = False
     number: int = 1
+
+    @property
+    def anchor(self) -> Literal["low", "high"] | None:
+        """The end that the frames of all rows of a key have in common."""
+        return "low" if self.low is None else "high" if self.high is None else None
 
     def type(self, schema: pa.Schema) -> pa.DataType:
         """Of its values, as in Spark."""

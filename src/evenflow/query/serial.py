@@ -59,6 +59,7 @@ KINDS: Final[Mapping[str, str]] = {
     "Ranked": "evenflow.query.ranked",
     "Regrouped": "evenflow.query.regrouped",
     "RefreshedTable": "evenflow.query.tables",
+    "Spanned": "evenflow.query.spanned",
     "Tried": "evenflow.query.user.calling",
     "UserFunction": "evenflow.query.user.function",
     "WindowTime": "evenflow.query.columns",

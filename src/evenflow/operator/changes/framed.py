@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import decimal
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow
-from evenflow.stream.arrays import Int64s
+from evenflow.stream.arrays import Floats, Int64s
+
+Anchor = Literal["low", "high"] | None
 
 _WIDE = decimal.Context(prec=77)
 
 
-def framed(function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType, nth: int = 1) -> pa.Array:
+def framed(
+    function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType, nth: int = 1, anchor: Anchor = None
+) -> pa.Array:
     """`function` of values[low[i]:high[i]] for each i. low, high: int64 (n,), low <= high. values: None for count(*). kind: of the result.
-    nth: which of them nth_value is.
+    nth: which of them nth_value is. anchor: which end all frames of a key share, if they do.
 
-    Cost: O(n) for counts, sums and averages, O(n + what the frames hold) for the others.
+    A sum of floats is taken of its frame's rows alone, so nothing around them changes its last digits, and no NaN outlives its frame.
+
+    Cost: O(n) for counts and exact sums, O(n + what the frames hold) for the others; of frames with an anchor that is O(n), too.
     """
     if not low.size:
         return pa.array([], kind)
@@ -38,7 +45,8 @@ def framed(function: str, values: pa.Array | None, low: Int64s, high: Int64s, ki
         return _extremes(function, values, low, high, kind)
     empty = counted == 0
     if pa.types.is_floating(values.type):
-        total = np.asarray(_sums(values.cast(pa.float64()).fill_null(0.0).to_numpy().astype(np.longdouble), low, high), np.float64)
+        total = _float_sums(values.cast(pa.float64()).fill_null(0.0).to_numpy(), low, high, anchor)
+        total[np.isnan(total)] = np.nan  # The one NaN, whatever made it.
         return pa.array(total if function == "sum" else np.divide(total, np.maximum(counted, 1)), kind, mask=empty)
     plain = [0 if value is None else value for value in values.to_pylist()]
     whole = _sums(np.array(plain, object), low, high)
@@ -62,8 +70,28 @@ def _sums(values: Any, low: Int64s, high: Int64s) -> Any:
     return until[high] - until[low]
 
 
+def _float_sums(values: Floats, low: Int64s, high: Int64s, anchor: Anchor) -> Floats:
+    """(n,), 0 for empty frames. values: without nulls."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        if anchor is None:
+            ends = np.empty(2 * low.size, np.int64)
+            ends[::2], ends[1::2] = low, high
+            return np.where(low == high, 0.0, np.add.reduceat(np.append(values, 0.0), ends)[::2])
+        shared, length = (low, high - low) if anchor == "low" else (high, high - low)
+        sums = np.zeros(low.size)
+        begins = np.flatnonzero(np.diff(shared, prepend=-1))
+        for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), low.size], strict=True):
+            at, lengths = int(shared[begin]), length[begin:end]
+            longest = int(lengths.max())
+            run = np.add.accumulate(values[at : at + longest] if anchor == "low" else values[at - longest : at][::-1])
+            sums[begin:end] = np.append(0.0, run)[lengths]
+        return sums
+
+
 def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s, kind: pa.DataType) -> pa.Array:
     """By how values are ordered: nulls are left out, and NaN is the greatest."""
+    if pa.types.is_floating(values.type):
+        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is 0.0, whichever came first.
     codes = values.dictionary_encode()
     words = codes.dictionary.to_pylist()
     sorted_words = sorted(words, key=lambda value: (value != value, value))

@@ -124,14 +124,14 @@ class Rank(ByKey):
         if place.span:
             (name, descending), *_ = self._ranked.by
             low, high = spanned(group, batch.column(name).take(taken), place.low, place.high, start, stop, descending=descending)
-            return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number)
+            return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number, place.anchor)
         low = start if place.low is None else np.maximum(start, here + int(place.low))
         high = stop if place.high is None else np.minimum(stop, here + int(place.high) + 1)
         if place.peers:
             low = low if place.low is None else np.searchsorted(ties, ties)
             high = high if place.high is None else np.searchsorted(ties, ties, "right")
         low = np.minimum(low, stop)
-        return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number)
+        return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number, place.anchor)
 
 
 def _numbers(column: pa.Array) -> Int64s:
@@ -154,9 +154,9 @@ def _place(place: Place, number: Int64s, ties: Int64s, start: Int64s, group: Int
         return first + 1
     count = np.searchsorted(group, group, "right") - start
     if function == "percent_rank":
-        return first / np.maximum(count - 1, 1)
+        return np.asarray(first / np.maximum(count - 1, 1))
     if function == "cume_dist":
-        return (np.searchsorted(ties, ties, "right") - start) / count
+        return np.asarray((np.searchsorted(ties, ties, "right") - start) / count)
     each, longer = count // place.number, count % place.number  # The first parts are longer by one row.
     in_longer = longer * (each + 1)
     return np.where(number < in_longer, number // (each + 1), longer + (number - in_longer) // np.maximum(each, 1)) + 1

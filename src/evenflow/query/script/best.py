@@ -14,6 +14,7 @@ from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggreg
 from evenflow.query.script.placed import drawn, order_of, placed_rows
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
+from evenflow.query.script.spanned import spanned_rows
 from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, quoted
@@ -36,6 +37,8 @@ def over_rows(lower: Lower, tree: exp.Select, relation: Relation, items: Sequenc
     if lower.changes and (is_changelog(relation.stream.schema) or relation.stream.event_time is None or not all(map(_is_of_last, windows))):
         return placed_rows(lower, relation, items)
     lower.check_final(relation, first, "a function OVER rows")
+    if any(str(window.args["spec"].args.get("kind")).upper() == "RANGE" for window in windows if window.args.get("spec") is not None):
+        return spanned_rows(lower, relation, items)
     over = _one_over(lower, relation, windows)
     ties = in_time_order(lower, relation, over.order, first, "OVER")
     time = str(relation.stream.event_time)
@@ -157,8 +160,8 @@ def _over(lower: Lower, relation: Relation, window: exp.Window) -> Over:
     if spec is None or str(spec.args.get("kind")).upper() != "ROWS" or not whole or str(spec.args.get("start_side")).upper() != "PRECEDING":
         script.fail(
             window,
-            "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING AND CURRENT ROW; all rows so far would be kept for ever, "
-            "and spans of time are GROUP BY window(...)",
+            "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, or a span of time, such as "
+            "RANGE BETWEEN INTERVAL '10' MINUTES PRECEDING AND CURRENT ROW; all rows so far would be kept for ever",
         )
     if str(spec.args.get("end") or "CURRENT ROW").upper() != "CURRENT ROW":
         script.fail(window, "rows that follow are not there yet; write AND CURRENT ROW")

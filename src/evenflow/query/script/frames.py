@@ -28,7 +28,7 @@ def framed_by(lower: Lower, relation: Relation, window: exp.Window) -> Bounds:
     sides = [_side(spec, side) for side in ("start", "end")]
     span = by_value and any(isinstance(value, exp.Expr) for value, _ in sides)
     distance = _distance(lower, relation, window) if span else _rows(lower, window)
-    (low, high) = (sign * distance(value) if isinstance(value, exp.Expr) else None if value == "UNBOUNDED" else 0 for value, sign in sides)
+    low, high = [sign * distance(value) if isinstance(value, exp.Expr) else None if value == "UNBOUNDED" else 0 for value, sign in sides]
     if low is not None and high is not None and low > high:
         lower.script.fail(window, "a frame that ends before it begins; write the earlier bound first")
     return low, high, by_value and not span, span
@@ -38,8 +38,10 @@ def _side(spec: exp.WindowSpec, side: str) -> tuple[exp.Expr | str, int]:
     """(a distance, "UNBOUNDED" or "CURRENT ROW"; -1 before the row, 1 behind it)."""
     value, direction = spec.args.get(side), str(spec.args.get(f"{side}_side") or "").upper()
     text = value if isinstance(value, str) else value.sql() if value is not None else "CURRENT ROW"
-    fixed = text.upper() in ("UNBOUNDED", "CURRENT ROW")
-    return text.upper() if fixed else value, -1 if direction == "PRECEDING" else 1
+    sign = -1 if direction == "PRECEDING" else 1
+    if not isinstance(value, exp.Expr) or text.upper() in ("UNBOUNDED", "CURRENT ROW"):
+        return text.upper(), sign
+    return value, sign
 
 
 def _rows(lower: Lower, window: exp.Window) -> Callable[[exp.Expr], float]:
@@ -54,7 +56,7 @@ def _rows(lower: Lower, window: exp.Window) -> Callable[[exp.Expr], float]:
 def _distance(lower: Lower, relation: Relation, window: exp.Window) -> Callable[[exp.Expr], float]:
     """How far a bound of RANGE is, in units of what the rows are ordered by."""
     order = window.args.get("order")
-    parts = order.expressions if order is not None else ()
+    parts = list[exp.Expr](order.expressions if order is not None else [])
     if len(parts) != 1 or bool(parts[0].args.get("nulls_first")) == bool(parts[0].args.get("desc")):
         lower.script.fail(window, "RANGE with distances goes by one expression of ORDER BY, with nulls where Spark has them")
     by = lower.rewritten(relation, parts[0].this)

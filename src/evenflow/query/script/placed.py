@@ -21,6 +21,7 @@ from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import ddl_of, has_map, quoted
 
 Order = Sequence[tuple[exp.Expr, bool]]
+Draw = Callable[[Lower, Relation, Sequence[Item], Sequence[str], Sequence[tuple[str, bool]], Sequence[Place], exp.Expr], Relation]
 
 
 def with_named_windows(lower: Lower, tree: exp.Select) -> None:
@@ -51,7 +52,7 @@ def _write_out(lower: Lower, window: exp.Window, named: Mapping[str, exp.Window]
 
 def order_of(lower: Lower, relation: Relation, parts: Sequence[exp.Expr]) -> list[tuple[exp.Expr, bool]]:
     """(expression over the stream's columns, whether it descends) of ORDER BY."""
-    found = []
+    found: list[tuple[exp.Expr, bool]] = []
     for part in parts:
         desc = bool(part.args.get("desc"))
         value = lower.rewritten(relation, part.this)
@@ -61,17 +62,18 @@ def order_of(lower: Lower, relation: Relation, parts: Sequence[exp.Expr]) -> lis
     return found
 
 
-def placed_rows(lower: Lower, relation: Relation, items: Sequence[Item]) -> Relation:
-    """The query's columns, of which some have functions OVER (...)."""
+def placed_rows(lower: Lower, relation: Relation, items: Sequence[Item], draw: Draw | None = None) -> Relation:
+    """The query's columns, of which some have functions OVER (...). draw: the box of those OVER the same, `drawn` of what changes."""
     groups: dict[str, list[exp.Window]] = {}
     for window in dict.fromkeys(node for _, item in items for node in item.find_all(exp.Window)):
         key = exp.Tuple(expressions=[*(window.args.get("partition_by") or ()), exp.Literal.string("by")])
         order = window.args.get("order")
         groups.setdefault(to_sql(key) + (to_sql(order) if order is not None else ""), []).append(window)
-    relation = relation.where(as_changes(relation.stream))
+    if draw is None:
+        relation = relation.where(as_changes(relation.stream))
     made: dict[exp.Window, tuple[str, exp.Expr | None]] = {}
     for windows in groups.values():
-        relation = _with(lower, relation, windows, made)
+        relation = _with(lower, relation, windows, made, draw or drawn)
 
     def one(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Window):
@@ -90,7 +92,9 @@ def placed_rows(lower: Lower, relation: Relation, items: Sequence[Item]) -> Rela
     return lower.project(relation, columns)
 
 
-def _with(lower: Lower, relation: Relation, windows: Sequence[exp.Window], made: dict[exp.Window, tuple[str, exp.Expr | None]]) -> Relation:
+def _with(
+    lower: Lower, relation: Relation, windows: Sequence[exp.Window], made: dict[exp.Window, tuple[str, exp.Expr | None]], draw: Draw
+) -> Relation:  # fmt: skip
     """The relation with a column for each of these functions, which are OVER the same."""
     first = windows[0]
     order = first.args.get("order")
@@ -111,7 +115,7 @@ def _with(lower: Lower, relation: Relation, windows: Sequence[exp.Window], made:
         place, default = _place(lower, relation, window, name, ordered=bool(by), named=named)
         places.append(place)
         made[window] = name, default
-    return drawn(lower, relation, new, key_names, by_names, places, first)
+    return draw(lower, relation, new, key_names, by_names, places, first)
 
 
 def drawn(
