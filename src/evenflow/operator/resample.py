@@ -13,7 +13,7 @@ from evenflow.kernels.columns import floats_of, integers_of, nulls_of
 from evenflow.kernels.table import HEADER
 from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Expiring
-from evenflow.query.aggregates import resampled_schema
+from evenflow.query.aggregates import How, resampled_schema, ways_of
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import KeptKeys, TracedKeys, identity, key_columns, to_array
 from evenflow.state.pages import PagedTable
@@ -37,14 +37,14 @@ class Resample(Expiring, Shown):
     """
 
     def __init__(
-        self, schema: pa.Schema, keys: Sequence[str], time: str, step_us: int, columns: Sequence[str], how: str, gap_us: int | None = None
+        self, schema: pa.Schema, keys: Sequence[str], time: str, step_us: int, columns: Sequence[str], how: How, gap_us: int | None = None
     ) -> None:  # fmt: skip
         self._keys, self._time, self._step, self._columns = tuple(keys), time, step_us, tuple(columns)
-        self._linear, self._gap = how == "linear", gap_us
+        self._ways, self._gap = ways_of(how, columns), gap_us
         self._kept, self._traced, self._given = KeptKeys(schema, columns), TracedKeys(schema, keys), schema
         self._table = PagedTable(np.zeros(1 + self._kept.words, np.int64), self._kept.object_types)
         self._deadlines = Deadlines()
-        self.schemas: tuple[pa.Schema, ...] = (resampled_schema(schema, keys, time, columns, linear=self._linear),)
+        self.schemas: tuple[pa.Schema, ...] = (resampled_schema(schema, keys, time, columns, how),)
         self._none = Rows.empty(self.schemas[0], keyed=True)
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
@@ -80,7 +80,7 @@ class Resample(Expiring, Shown):
         columns = self._values(new, held, line)
         exact = at == times[reached]
         left = np.where(exact, reached, reached - 1)
-        values = [self._value(column, left, reached, at, times) for column in columns]
+        values = [self._value(column, way, left, reached, at, times) for column, way in zip(columns, self._ways, strict=True)]
         self._keep(rows, touched.slots, touched.new, touched.ordinals)
         row = line[reached] - held.size
         order = np.argsort(row, kind="stable")
@@ -96,8 +96,8 @@ class Resample(Expiring, Shown):
         index = pa.array(line)
         return [pa.concat_arrays(pair).take(index) for pair in zip(kept, new, strict=True)]
 
-    def _value(self, column: pa.Array, left: Int64s, right: Int64s, at: Int64s, times: Int64s) -> pa.Array:
-        if not self._linear:
+    def _value(self, column: pa.Array, way: str, left: Int64s, right: Int64s, at: Int64s, times: Int64s) -> pa.Array:
+        if way != "linear":
             return column.take(pa.array(left))
         values, missing = floats_of(column), nulls_of(column).view(np.bool_)
         span = times[right] - times[left]

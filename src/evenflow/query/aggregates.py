@@ -21,13 +21,13 @@ share cells. Cells but first, last, hll and object can be merged, so they can be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import pyarrow as pa
 
-from evenflow.errors import TypeMismatch, UnknownColumn
+from evenflow.errors import QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.user.aggregator import Aggregator, merges
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import has_map
@@ -371,9 +371,29 @@ def top_schema(schema: pa.Schema, keys: Sequence[str], window: TimeWindow) -> pa
     return pa.schema([*fields, *(field for field in schema if field.name not in keys)])
 
 
-def resampled_schema(schema: pa.Schema, keys: Sequence[str], time: str, columns: Sequence[str], *, linear: bool) -> pa.Schema:
+Way = Literal["linear", "previous"]
+"""How a value between two rows is made, see `GroupedStream.resample`."""
+
+How = str | Sequence[str]
+"""Of a `resample` step, how values are made: "linear" or "previous", of all columns or of each."""
+
+
+def ways_of(how: How, columns: Sequence[str]) -> tuple[str, ...]:
+    """How, of each column."""
+    return (how,) * len(columns) if isinstance(how, str) else tuple(how)
+
+
+def ways_by_name(columns: Sequence[str], how: Mapping[str, Way]) -> tuple[Way, ...]:
+    """How the values of each column are made; QueryError where that is not said of each of them and of nothing else."""
+    if set(how) != set(columns):
+        raise QueryError(f"how names {', '.join(how) or 'nothing'}, and the columns are {', '.join(columns)}; name each of these")
+    return tuple(how[column] for column in columns)
+
+
+def resampled_schema(schema: pa.Schema, keys: Sequence[str], time: str, columns: Sequence[str], how: How) -> pa.Schema:
     """Output of a `resample` step over `schema`: keys, time, the columns."""
-    values = [pa.field(name, pa.float64()) if linear else schema.field(name) for name in columns]
+    ways = ways_of(how, columns)
+    values = [pa.field(name, pa.float64()) if way == "linear" else schema.field(name) for name, way in zip(columns, ways, strict=True)]
     return pa.schema([*(schema.field(key) for key in keys), schema.field(time), *values])
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, get_args
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, result_type
+from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, Way, result_type, ways_by_name
 from evenflow.query.built import params_of
 from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
@@ -230,12 +230,13 @@ class GroupedStream(_Grouping[S]):
         return GroupedStream(made.stream, made.keys, made.over, made.order, made.tie_break, made.extra, made.time, made.whole)
 
     def resample(
-        self, step: str | timedelta, *columns: str, how: Literal["linear", "previous"] = "linear", max_gap: str | timedelta | None = None,
+        self, step: str | timedelta, *columns: str, how: Way | Mapping[str, Way] = "linear", max_gap: str | timedelta | None = None,
         name: str | None = None,
     ) -> S:  # fmt: skip
         """The values of columns at every multiple of `step` in event time, from the first row of a group to its last.
 
-        how: "linear" between the row before and the row after (doubles), or "previous", the value of the row before. max_gap: nothing
+        how: "linear" between the row before and the row after (doubles), or "previous", the value of the row before; or
+        which of these for each column. max_gap: nothing
         is put out between rows further apart, and groups that are silent for longer are forgotten; with it, and only with it, windows
         of time may come behind. Puts out the keys, the event time and the columns.
         """
@@ -243,7 +244,8 @@ class GroupedStream(_Grouping[S]):
         with naming(named):
             step_us = duration_us(step)
             gap_us = None if max_gap is None else duration_us(max_gap)
-        params = {"keys": self.keys, "step_us": step_us, "columns": columns, "how": how, "gap_us": gap_us}
+            ways = how if isinstance(how, str) else ways_by_name(columns, how)
+        params = {"keys": self.keys, "step_us": step_us, "columns": columns, "how": ways, "gap_us": gap_us}
         return self.stream._drawn("resample", {**params, "order": "event_time", "tie_break": None}, (self.stream,), named, "")
 
     def pattern(

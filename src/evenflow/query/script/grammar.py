@@ -50,6 +50,13 @@ class _Parser(ExpressionParser):
         recognized: exp.MatchRecognize = _placed(tree, begin)
         return recognized
 
+    def _parse_lambda(self, alias: bool = False) -> Any:
+        """An argument of a function: TABLE t, too, of those that stand in FROM."""
+        if self._curr and self._curr.token_type == TokenType.TABLE and self._next and self._next.token_type != TokenType.L_PAREN:
+            self._advance()
+            return self._parse_table_parts()
+        return super()._parse_lambda(alias=alias)
+
     def _parse_table_alias(self, alias_tokens: Any = None) -> exp.TableAlias | None:
         return None if self._names_windows() else super()._parse_table_alias(alias_tokens)
 

@@ -16,6 +16,7 @@ from evenflow.query.changing import as_changes
 from evenflow.query.expression import fields_of
 from evenflow.query.script.among import among
 from evenflow.query.script.best import best_rows, over_rows
+from evenflow.query.script.gap_fill import gap_filled, is_gap_fill
 from evenflow.query.script.group import Grouping
 from evenflow.query.script.join import conjuncts, joined_all
 from evenflow.query.script.lateral import of_windows, viewed, with_windows, without_generator
@@ -159,6 +160,8 @@ class Lowering(Lower):
             return relation.called("") if alias is None else self.renamed(relation, alias).called(alias.name)
         if isinstance(tree, exp.Values):
             return source_of(self, tree)
+        if isinstance(tree, exp.Table) and is_gap_fill(tree):
+            return gap_filled(self, tree, tables)
         if not isinstance(tree, exp.Table) or not isinstance(tree.this, exp.Identifier):
             self.script.fail(tree, f"{to_sql(tree)!r} is no stream; name one, or write a query in parentheses")
         name = tree.name
