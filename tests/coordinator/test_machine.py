@@ -97,6 +97,29 @@ def test_epochs_open_only_when_every_site_is_ready() -> None:
     assert machine.handle(SiteReady(0)) == [Tell(0, Started()), Tell(1, Started())]
 
 
+def test_who_leaves_nothing_out_goes_on_without_the_keeps_of_a_run_that_did() -> None:
+    """Method: a restart without `shedding` of a run whose last plan kept half; a death aborts the plan that says so."""
+    plan = first_plan(LAYOUT, 2, 2).with_settings(keeps=((0.5,),))
+    machine = RunMachine(LAYOUT, plan, first_membership(LAYOUT, plan, range(2)), 1000.0, 0.0)
+    machine.handle(SiteReady(0))
+    [proposed] = messages(machine.handle(SiteReady(1)), PlanProposed)
+    assert proposed.plan.settings.keeps == ()
+    actions = machine.handle(SiteLost(1, "gone"))
+    [again] = messages([*actions, *machine.handle(Waited(RunPause.NEW_SITE))], PlanProposed)
+    assert again.plan.settings.keeps == ()
+    promise(machine)
+    assert machine.plan.settings.keeps == ()
+
+
+def test_a_plan_that_a_death_has_aborted_is_proposed_again_though_nothing_can_be_copied() -> None:
+    """V1: what was asked for comes. Method: of two sites one is left, so that no plan for copies takes it along."""
+    machine = started(first_plan(LAYOUT, 2, 2), 2)
+    assert messages(machine.handle(PlanChangeRequested()), PlanProposed)
+    assert messages(machine.handle(SiteLost(1, "gone")), PlanAborted)
+    assert messages(machine.handle(Waited(RunPause.NEW_SITE)), PlanProposed)
+    assert messages(promise(machine), PlanCommitted)
+
+
 def test_a_plan_is_proposed_beyond_what_was_seen_and_committed_when_all_promised() -> None:
     machine = running()
     machine.handle(EpochSeen(17))

@@ -257,7 +257,10 @@ class RunEffects:
             self.end(self.deaths.lost(event, why, self.recovery.lost(), max(map(len, self.plan.placement[0])), self.seen))
 
     def _move(self) -> None:
-        """Begin what is wanted. Lost replicas come first."""
+        """Begin what is wanted. Lost replicas come first; then a plan that a death has aborted: perhaps nothing is to be copied."""
+        if self.wanted:
+            self.propose(self.wanted.pop(0))
+            return
         if not self.moving.wanted:
             emptied, moves = self.moving.still_to_empty()
             for site in emptied:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evenflow.coordinator.effects import RunEffects
-from evenflow.coordinator.events import Kind, RunPause, SiteLost, SiteReady, Tell
+from evenflow.coordinator.events import Kind, PlanChangeRequested, RunPause, SiteLost, SiteReady, Tell
 from evenflow.errors import LostBeforeStart
 from evenflow.plan.membership import Membership
 from evenflow.site.events import DrainRequested, PlanCommitted, PlanProposed, Started
@@ -24,6 +24,8 @@ def note_ready(run: RunEffects, event: SiteReady) -> None:
         run.tell_durable(run.sites)
         if run.draining:
             run.drain_sources()
+        if run.rounds.keeps != run.plan.settings.keeps and not run.under_way():
+            run.propose(PlanChangeRequested())
         run.collect()
         run.act(*run.checkpointing.start(), *run.backing.settle())
         for site in sorted(run.ready.difference(run.sites)):

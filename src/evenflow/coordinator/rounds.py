@@ -46,7 +46,8 @@ class Rounds:
     """policy: a name of the catalogue's; parameters: None for the policy's own. spares: so many sites that host nothing are left alone.
 
     pinned: (segment, partition) that the user wants to stay. shedding: how what is left out of arcs is planned; None if nothing is.
-    moving: what the last decision wanted is not over yet. weights, keeps: those of the next plan. balances: load is moved.
+    moving: what the last decision wanted is not over yet. weights, keeps: those of the next plan; without `shedding` it keeps all, whatever
+    that of the run before has kept. balances: load is moved.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Rounds:
         self.active = self.balances or self.flow is not None
         self.pinned: set[tuple[int, int]] = set()
         self.moving = False
-        self.weights, self.keeps = view.plan.weights, view.plan.settings.keeps
+        self.weights, self.keeps = view.plan.weights, () if self.flow is None else view.plan.settings.keeps
         self.memory = Memory()
         self._ended_us = 0
 
