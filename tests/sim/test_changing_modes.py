@@ -128,3 +128,17 @@ def test_one_that_is_there_already_is_answered() -> None:
     run.run_for(0.03)
     change(run, Mode.PAIRS)
     assert not happened(run, "availability")
+
+
+@pytest.mark.parametrize("victim", some(range(4)))
+def test_a_change_does_not_ride_on_the_plan_of_a_death(victim: int) -> None:
+    """Goal: who is to be in pairs again gets a second replica. Method: ask for pairs when a site has died and nobody knows: the change is
+    proposed, given up for the death, and what was lost begins anew by a plan of its own."""
+    run = world(availability="amnesia", spares=1)
+    run.run_for(0.03)
+    run.kill(victim)
+    request = run.set_availability(of_all(run, Mode.PAIRS), 2)
+    run.run_until(lambda: request in run.answers, 5.0, "the change to pairs")
+    whole_again(run)
+    assert all(len(set(sites)) == 2 and min(sites) >= 0 for row in run.coordinator.plan.placement for sites in row)
+    assert happened(run, "begun_anew")

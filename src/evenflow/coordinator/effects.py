@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from evenflow.availability.mode import MODES
+from evenflow.availability.mode import MODES, Modes
 from evenflow.coordinator.backing import Backing
 from evenflow.coordinator.checkpointing import Checkpointing
 from evenflow.coordinator.comparison import Comparison
@@ -168,13 +168,16 @@ class RunEffects:
     def propose(self, event: PlanChangeRequested) -> None:
         self._propose_beyond(event.placement or self.recovery.cleared(), ())
 
-    def _propose_beyond(self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None) -> None:
+    def _propose_beyond(
+        self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None, modes: Modes | None = None
+    ) -> None:
+        """modes: other ones than before, which the placement is for."""
         assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
         self.ahead = self.pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
         settings = Settings(
-            ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers, self.modes.modes,
-            self.plan.settings.ends,
+            ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers,
+            self.plan.modes if modes is None else modes, self.plan.settings.ends,
         )  # fmt: skip
         self.propose_plan(self.with_end(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings)))
 
@@ -274,7 +277,7 @@ class RunEffects:
         elif self.repartitioning.wanted:
             self._repartition(begun.placement)
         elif self.replacing.wanted or self.arrivals.wanted or self.modes.wanted:
-            self._propose_beyond(self.modes.placed(begun.placement), ())
+            self._propose_beyond(self.modes.placed(begun.placement), (), modes=self.modes.modes)
         elif self.rounds.moving and not self.collecting:
             self.collect()  # The round's moves are over.
 
