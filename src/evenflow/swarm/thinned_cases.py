@@ -37,7 +37,8 @@ SECONDS: Final = 0.4
 class Thinnings(Observer):
     """What entered, and what plans kept of it. sinks: by arc out of the source, the output that it leads to alone. worlds: the run's
     generations. done: by (epoch, source partition), who did it last and the rows that came to the arcs. keeps: by (arc, epoch).
-    further: outputs of which rows are left out behind these arcs, too: of them it is known what may come, and no more."""
+    further: outputs of which rows are left out behind these arcs, too: of them it is known what may come, and no more. begun: by
+    (generation, plan), what was to be kept when it was committed."""
 
     sinks: tuple[str, ...]
     whole: tuple[str, ...] = ()
@@ -45,6 +46,7 @@ class Thinnings(Observer):
     done: dict[tuple[int, int], tuple[int, pa.RecordBatch]] = field(default_factory=dict)
     keeps: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     further: set[str] = field(default_factory=set)
+    begun: dict[tuple[int, int], Any] = field(default_factory=dict)
 
     def watch(self, world: Any) -> None:
         """A generation begins: what the one before did behind what was durable is done anew."""
@@ -55,12 +57,13 @@ class Thinnings(Observer):
         world.observers = (*world.observers, self)
 
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
-        """D3: every plan carries what the last round has decided."""
+        """D3: every plan carries what the last round had decided when it was committed. Who comes later is told it as it is."""
         keeps = self.worlds[-1].coordinator.rounds.keeps
         for action in actions:
             if isinstance(action, Tell) and isinstance(action.message, PlanCommitted):
                 plan = action.message.plan
-                assert plan.settings.keeps == keeps, f"plan {plan.number} keeps {plan.settings.keeps}, and the last round decided {keeps}"
+                said = self.begun.setdefault((len(self.worlds), plan.number), keeps)
+                assert plan.settings.keeps == said, f"plan {plan.number} keeps {plan.settings.keeps}, and the last round decided {said}"
 
     def worked(self, site: SimSite, work: Work, outcome: Outcome) -> None:
         segment, epoch = work.hosted.segment, work.tick.epoch
