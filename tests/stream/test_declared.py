@@ -16,7 +16,9 @@ import pytest
 from pyspark.sql.types import ArrayType, LongType, MapType, NullType, StringType, StructField, StructType, TimestampNTZType
 
 import evenflow as ef
+from evenflow.coordinator.ledger import Ledger, shed_table
 from evenflow.errors import EvenflowError, OptionError, QueryError, TypeMismatch
+from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.kafka_topics import Bounds
 from evenflow.sources.pushed import SparkSource
@@ -116,7 +118,16 @@ GOOD: dict[str, dict[str, Any]] = {
 """Arguments that have no default, by function."""
 
 
+def shed() -> pa.Table:
+    """What `run.shed()` gives where nothing was left out."""
+    flow, worth = ef.Dataflow("shed"), ef.qos(latency=[("100 ms", 1), ("1 s", 0)])
+    flow.source(ef.sources.generator(rate=10), name="in").to(ef.sinks.memory("out"), qos=worth)
+    return shed_table(layout(flow.network, sites=1), Ledger())
+
+
 def arguments_of(module: Any, name: str) -> dict[str, Any]:
+    if name == "dropped":
+        return {"source": ef.sources.generator(rows=9), "shed": shed()}
     if name == "table":
         return {"database": "f.db", "table": "t", **({"schema": SCHEMA, "order_by": "id"} if module is ef.sources else {})}
     if name == "kafka":

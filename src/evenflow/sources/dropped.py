@@ -154,6 +154,8 @@ def dropped(source: Source, shed: pa.Table, *, of: str | None = None) -> Dropped
         raise QueryError(f"dropped: {type(source).__name__} is no source; give the one that the run read")
     if not isinstance(shed, pa.Table) or METADATA not in (shed.schema.metadata or {}):
         raise QueryError("dropped: give the table that run.shed() returns, with its schema's metadata")
+    if not isinstance(of, str | None):
+        raise QueryError(f"dropped: of is the name of a source, not {of!r}")
     rows = [row for row in shed.to_pylist() if row["source"] is not None]
     names = sorted({row["source"] for row in rows})
     if of is None and len(names) > 1:

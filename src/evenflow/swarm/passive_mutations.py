@@ -23,8 +23,8 @@ PASSIVE: Final = (
     Mutation(
         "what is made again is awaited by who has it",
         "site.arriving:Arriving._is_level",
-        "start = cohort.copy.base",
-        "start = view.plan.effective - 1",
+        "since = min(start, retained.floor)",
+        "since = view.plan.effective - 1",
     ),
     Mutation(
         "a base begins an epoch late",
