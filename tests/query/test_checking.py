@@ -215,6 +215,12 @@ def two_hundred() -> Document:
     return document_of(flow.to_json())
 
 
+def slowness(document: Any) -> float:
+    """How many times as long as on the machine of these bounds such work takes here and now, at least once: five copies of the document
+    took 6.6 ms there, where checking it took 64. Processors differ by a factor of two, and so do those that others use as well."""
+    return max(1.0, best_of_five(lambda: [copy.deepcopy(document) for _ in range(5)]) / 0.0066)
+
+
 def best_of_five(work: Callable[[], Any]) -> float:
     """Seconds of CPU, as `timeit` takes them, without the garbage of all tests before: others work on this machine, too."""
     took_s = []
@@ -234,13 +240,13 @@ def test_two_hundred_boxes_are_judged_while_somebody_types() -> None:
     """All of them when they are opened, and again after each letter: the boxes that it touches, and what is true of the whole only."""
     document, checker = two_hundred(), Checker()
     assert len(document["boxes"]) > 200 and checker.check(document).right
-    assert best_of_five(lambda: Checker().check(document)) <= 0.150
+    assert best_of_five(lambda: Checker().check(document)) <= 0.150 * slowness(document)
 
     def typed() -> None:
         box(document, "mine_9")["params"]["condition"] += " "
         checker.check(document)
 
-    assert best_of_five(typed) <= 0.050
+    assert best_of_five(typed) <= 0.050 * slowness(document)
 
 
 def test_code_is_locked_and_what_is_behind_it_is_judged_by_its_claim() -> None:

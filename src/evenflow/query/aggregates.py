@@ -385,8 +385,11 @@ def ways_of(how: How, columns: Sequence[str]) -> tuple[str, ...]:
 
 def ways_by_name(columns: Sequence[str], how: Mapping[str, Way]) -> tuple[Way, ...]:
     """How the values of each column are made; QueryError where that is not said of each of them and of nothing else."""
+    if not isinstance(how, Mapping):
+        raise QueryError(f"how is linear, previous, or one of them for each column, not {how!r}")
     if set(how) != set(columns):
-        raise QueryError(f"how names {', '.join(how) or 'nothing'}, and the columns are {', '.join(columns)}; name each of these")
+        named, there = (", ".join(map(str, names)) or "nothing" for names in (how, columns))
+        raise QueryError(f"how names {named}, and the columns are {there}; name each of these")
     return tuple(how[column] for column in columns)
 
 
