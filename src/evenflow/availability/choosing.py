@@ -8,7 +8,7 @@ from typing import Any
 from evenflow.availability.guarantee import CHEAPEST_FIRST, GIVES, Guarantee, OperatorClass, at_least, cheapest
 from evenflow.availability.mode import BUILT, MODES, Mode, Modes, check_built, mode_named, of_segment, shortened
 from evenflow.errors import AvailabilityError
-from evenflow.plan.layout import Layout
+from evenflow.plan.layout import Layout, Segment
 
 
 def modes_of(
@@ -82,9 +82,8 @@ def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool
                 f"box {segment.source!r}: Spark pushes its rows, and would push those again of which a lost site had some: amnesia is for "
                 "what sites read themselves. Use availability 'pairs' there"
             )
-        writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
-        sink = segment.sink or next(iter(writes), None)
-        if writes or (sink is not None and layout.sinks[sink].where == "spark"):
+        sink = _kept_at_sites(layout, segment)
+        if sink is not None:
             raise AvailabilityError(
                 f"sink {sink!r} keeps epochs at sites until they are stored, and amnesia would lose them between the two: use "
                 "availability 'pairs' there, or a sink in the driver"
@@ -96,6 +95,13 @@ def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool
                     f"{segment.name!r} has availability 'amnesia', and {layout.segments[consumer].name!r} behind it has {replicas} "
                     "replicas, which would not lose the same: use 'amnesia' there, too, or 'pairs' before it"
                 )
+
+
+def _kept_at_sites(layout: Layout, segment: Segment) -> str | None:
+    """The sink of a segment whose epochs sites keep until they are stored: because sites write, or Spark reads. None: there is none."""
+    writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
+    sink = segment.sink or next(iter(writes), None)
+    return sink if writes or (sink is not None and layout.sinks[sink].where == "spark") else None
 
 
 def check_alike(modes: Modes, group: str) -> None:
@@ -112,9 +118,8 @@ def _check_images(layout: Layout, modes: Modes) -> None:
     for segment in layout.segments:
         if of_segment(modes, segment.id) is not Mode.PASSIVE:
             continue
-        writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
-        sink = segment.sink or next(iter(writes), None)
-        if writes or (sink is not None and layout.sinks[sink].where == "spark"):
+        sink = _kept_at_sites(layout, segment)
+        if sink is not None:
             raise AvailabilityError(
                 f"sink {sink!r} keeps epochs at sites until they are stored, and availability 'passive' has no images of these: begin the "
                 "run with a checkpoint location, or use 'pairs' there, or a sink in the driver"

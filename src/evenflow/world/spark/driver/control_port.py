@@ -143,7 +143,7 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
 
 def _cut(flow: Dataflow, given: Given) -> Dataflow:
     """With its sources cut as the request says, if it does. Raises OptionError, QueryError."""
-    said = {name: given[name] for name in CUT if given.get(name) not in (None, False)}
+    said = {name: given[name] for name in CUT if given.get(name) is not None and given[name] is not False}
     if not said:
         return flow
     if "cut" not in said:
