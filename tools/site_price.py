@@ -4,6 +4,7 @@
     python tools/site_price.py --flow pairs           # the demo's network, two replicas
     python tools/site_price.py --flow empty --calls   # what site 0 calls, for each epoch: counts do not lie on a busy machine
     python tools/site_price.py --tree ../other        # that tree's sites, by turns with this one's; medians and their ratio
+    python tools/site_price.py --tls                  # with TLS, by turns with none
 
 The sites are the real ones, with their sockets and threads. The stand-in starts one run, listens to nothing, and ends it. For figures
 that are published there is `make against`.
@@ -55,7 +56,16 @@ def flow_of(name: str, sites: int, rate: int) -> tuple[Any, dict[str, Any], int]
     return flow, {"heartbeat_ms": 5.0} if name == "empty" else {}, 1
 
 
-def serve(index: int, driver: tuple[str, int], replicated: bool, calls: str, told: Any) -> None:
+def trusted(encrypted: bool) -> Any:
+    """What sites and their driver know of each other."""
+    if not encrypted:
+        return SECRET
+    from evenflow.world.spark.net.trust import Trust, new_certificate
+
+    return Trust(SECRET, new_certificate())
+
+
+def serve(index: int, driver: tuple[str, int], secret: Any, replicated: bool, calls: str, told: Any) -> None:
     """Be a site, and put (CPU seconds, finished epochs) of the time between two words of the parent's."""
     try:
         from evenflow.world.spark.executor.site import Site
@@ -70,8 +80,8 @@ def serve(index: int, driver: tuple[str, int], replicated: bool, calls: str, tol
         from evenflow.world.spark import control  # type: ignore[no-redef,attr-defined]
     port = open_port("127.0.0.1")
     hello = {"as": "site", "site": index, "incarnation": f"life-{index}", "port": port.getsockname()[1]}
-    connection = dial(driver, SECRET, hello)
-    site = Site(control.You(index, 0, 0.05 if replicated else 0.0), hello, SECRET, driver, connection, port, 60.0)
+    connection = dial(driver, secret, hello)
+    site = Site(control.You(index, 0, 0.05 if replicated else 0.0), hello, secret, driver, connection, port, 60.0)
     seen: dict[str, Any] = {}
     profile: Any = None
 
@@ -141,7 +151,7 @@ def place(frame: Any) -> str:
     return f"{path.parent.name}/{path.name} {frame.f_code.co_name}"
 
 
-def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str) -> dict[str, Any]:
+def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str, encrypted: bool = False) -> dict[str, Any]:
     """One run: the figures of all sites together, and what site 0 calls."""
     import evenflow
     from evenflow.query.planner import layout
@@ -214,12 +224,13 @@ def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str) ->
             if failures or time.monotonic() > deadline:
                 raise SystemExit(f"the sites do not start: {failures}, linked {linked}, ready {ready}")
 
-    listener = Listener(open_port("127.0.0.1"), reactor, SECRET, welcome)
+    secret = trusted(encrypted)
+    listener = Listener(open_port("127.0.0.1"), reactor, secret, welcome)
     context = multiprocessing.get_context("fork")
     pipes, processes = [], []
     for index in range(sites):
         mine, its = context.Pipe()
-        process = context.Process(target=serve, args=(index, ("127.0.0.1", listener.port), replicas > 1, calls, its), daemon=True)
+        process = context.Process(target=serve, args=(index, ("127.0.0.1", listener.port), secret, replicas > 1, calls, its), daemon=True)
         process.start()
         pipes.append(mine)
         processes.append(process)
@@ -297,22 +308,24 @@ def show_calls(calls: list[tuple[str, int, float, float, Counter[str]]], epochs:
             print(f"{primitive / epochs:9.2f} {own / epochs * 1e6:8.1f} us own {whole / epochs * 1e6:8.1f} us  {name}")
 
 
-def by_turns(tree: Path, arguments: list[str], rounds: int) -> dict[str, Any]:
-    """Medians of this tree and of the other one, and their ratios."""
+def by_turns(variants: list[tuple[str, Path, list[str]]], rounds: int) -> dict[str, Any]:
+    """Medians of two variants (name, tree, arguments), and their ratios, the first one's over the other's."""
     here = Path(__file__).resolve()
-    seen: dict[Path, list[dict[str, Any]]] = {here.parents[1]: [], tree.resolve(): []}
+    seen: dict[str, list[dict[str, Any]]] = {name: [] for name, *_ in variants}
     for number in range(rounds):
-        for root in list(seen)[:: 1 if number % 2 == 0 else -1]:
+        for name, root, arguments in variants[:: 1 if number % 2 == 0 else -1]:
             environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}:{root}"}
             told = subprocess.run(
                 [sys.executable, str(here), *arguments], env=environment, cwd=root, capture_output=True, text=True, check=False
             )
             if told.returncode:
                 raise SystemExit(f"{root}: {told.stderr[-3000:]}")
-            seen[root].append(json.loads(told.stdout))
-            print(root.name, seen[root][-1], file=sys.stderr, flush=True)
+            seen[name].append(json.loads(told.stdout))
+            print(name, seen[name][-1], file=sys.stderr, flush=True)
     now, then = ({key: statistics.median(each[key] for each in rows) for key in rows[0]} for rows in seen.values())
-    return {"now": now, "then": then, "ratio": {key: round(now[key] / then[key], 3) for key in now if then[key]}}
+    by_round = [round(a["cpu_ms_per_epoch_and_site"] / b["cpu_ms_per_epoch_and_site"], 3) for a, b in zip(*seen.values(), strict=True)]
+    ratios = {key: round(now[key] / then[key], 3) for key in now if then[key]}
+    return {**dict(zip(seen, (now, then), strict=True)), "ratio": ratios, "cpu_ratio_by_round": sorted(by_round)}
 
 
 def main() -> None:
@@ -326,12 +339,18 @@ def main() -> None:
         "--calls", nargs="?", const="all", default="", choices=("all", "samples"), help="count what site 0 calls, or sample it"
     )
     parser.add_argument("--tree", type=Path, help="another tree, to be run by turns")
+    parser.add_argument("--tls", action="store_true", help="with TLS, by turns with none")
+    parser.add_argument("--encrypted", action="store_true", help="with TLS, and nothing else")
     given = parser.parse_args()
-    if given.tree is not None:
+    if given.tree is not None or given.tls:
         arguments = ["--flow", given.flow, "--sites", str(given.sites), "--seconds", str(given.seconds), "--rate", str(given.rate)]
-        print(json.dumps(by_turns(given.tree, arguments, given.rounds), indent=1))
+        here, secure = Path(__file__).resolve().parents[1], ["--encrypted"] if given.encrypted else []
+        variants = [("now", here, [*arguments, *secure]), ("then", given.tree and given.tree.resolve(), [*arguments, *secure])]
+        if given.tls:
+            variants = [("tls", here, [*arguments, "--encrypted"]), ("plain", here, arguments)]
+        print(json.dumps(by_turns(variants, given.rounds), indent=1))
         return
-    result = run(given.flow, given.sites, given.seconds, given.rate, calls=given.calls)
+    result = run(given.flow, given.sites, given.seconds, given.rate, calls=given.calls, encrypted=given.encrypted)
     print(json.dumps(result))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import select
 import socket
 import ssl
 import threading
@@ -158,6 +159,64 @@ def test_what_a_record_held_beyond_a_message_is_not_left_behind(reactor: Reactor
     assert pair.made[0].sock.send(b"".join(pieces)) == sum(map(len, pieces))
     until(reactor, lambda: len(other.heard) + len(one.heard) == 50)
     pair.close()
+
+
+def test_messages_that_have_come_together_are_read_together(reactor: Reactor) -> None:
+    """Each is a record, and the system is asked for all of them at once."""
+    trust = own()
+    pair = Pair(reactor, trust, trust)
+    one, other = pair.ends
+    reactor.unregister(other.channel._fd)
+    for n in range(100):
+        one.channel.send(CONTROL, [bytes([n]) * n])
+    before = other.channel.received
+    reactor.register(other.channel._fd, 1, other.channel._ready)
+    until(reactor, lambda: len(other.heard) == 100)
+    assert [len(body) for _, body in other.heard] == list(range(100)) and other.channel.received - before <= 3
+    pair.close()
+
+
+def test_who_waits_for_the_descriptor_sees_what_a_blocking_end_has_not_heard_yet(reactor: Reactor) -> None:
+    """A task of Spark waits so for its answer: no byte of the next message may be in the process already."""
+    trust, waited, go_on = own(), list[bool](), threading.Event()
+    ends: list[End] = []
+    listener = Listener(open_port("127.0.0.1"), reactor, trust, lambda connection, hello: ends.append(End(reactor, connection)))
+
+    def ask() -> None:
+        with dial(("127.0.0.1", listener.port), trust, {"as": "test"}) as connection:
+            go_on.wait(10.0)
+            ready = select.poll()
+            ready.register(connection, select.POLLIN)
+            for _ in range(3):
+                waited.append(bool(ready.poll(5000)))
+                connection.hear()
+            waited.append(bool(ready.poll(0)))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    until(reactor, lambda: ends)
+    for _ in range(3):
+        ends[0].channel.send(CONTROL, [b'{"one": 1}'])
+    go_on.set()
+    until(reactor, lambda: not thread.is_alive())
+    assert waited == [True, True, True, False]
+    until(reactor, lambda: ends[0].closed)
+    listener.close()
+
+
+def test_a_handshake_that_is_cut_short_is_an_error(reactor: Reactor) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            sock, _ = server.accept()
+            sock.recv(100)
+            sock.close()
+
+        thread = threading.Thread(target=hang_up)
+        thread.start()
+        with pytest.raises(OSError):
+            dial(server.getsockname(), own(), {"as": "test"})
+        thread.join()
 
 
 def test_a_blocking_end_speaks_with_an_event_loop(reactor: Reactor) -> None:

@@ -17,6 +17,7 @@ from evenflow.errors import MessageForged, ProtocolError, UnreadableMessage
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.framing import HEADER, Piece, body_length
 from evenflow.world.spark.net.reactor import READABLE, WRITABLE, Reactor
+from evenflow.world.spark.net.tls import TlsSocket
 
 SMALL_BYTES: Final = 64 * 1024
 PIECES_MAX: Final = 512
@@ -45,8 +46,10 @@ class Channel:
         self._sock, self._seals = connection.sock, connection.seals
         self._sock.setblocking(False)
         self._fd, self._reactor = self._sock.fileno(), reactor
-        # What TLS has decrypted and not handed out yet no epoll tells of.
-        self._pending: Callable[[], int] | None = getattr(self._sock, "pending", None)
+        # What TLS has taken and not handed out yet no epoll tells of.
+        self._pending: Callable[[], bool] | None = None
+        if isinstance(self._sock, TlsSocket):
+            self._sock.reads_ahead, self._pending = True, self._sock.pending
         self._on_message, self._on_close = on_message, on_close
         self._small = memoryview(bytearray(SMALL_BYTES + HEADER.size))
         self._filled = 0
