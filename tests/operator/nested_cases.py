@@ -16,9 +16,11 @@ from evenflow.stream.rows import Rows
 WHO = pa.struct([("k", pa.int64()), ("home", pa.struct([("name", pa.string()), ("b", pa.bool_())]))])
 ITEMS = pa.list_(pa.struct([("s", pa.string()), ("f", pa.float64())]))
 TAGS = pa.map_(pa.string(), pa.int64())
+SPOT = pa.struct([("at", pa.timestamp("us")), ("within", pa.struct([("b", pa.bool_()), ("f", pa.float64())])), ("small", pa.int16())])
+"""Of nothing but values of fixed width."""
 SCHEMA = pa.schema(
     [("k", pa.int64()), ("small", pa.int16()), ("i", pa.int64()), ("ts", pa.timestamp("us")), ("who", WHO), ("path", pa.list_(pa.int64())),
-     ("items", ITEMS), ("tags", TAGS)]
+     ("items", ITEMS), ("tags", TAGS), ("spot", SPOT)]
 )  # fmt: skip
 KEYS = ("who", "path")
 Epochs = list[tuple[Rows, Tick]]
@@ -37,6 +39,9 @@ def put_together(batch: pa.RecordBatch) -> pa.RecordBatch:
                 "who": None if small == 7 else {"k": key, "home": home},
                 "path": None if key is None else [key % 3, None][: key % 4],
                 "items": None if small is None else [{"s": row["s"], "f": row["f"]}, None][:count],
+                "spot": None if small is None or small % 7 == 3 else {
+                    "at": row["ts"], "within": None if small % 5 == 1 else {"b": row["b"], "f": row["f"]}, "small": small,
+                },
                 "tags": None if row["b"] is None else [(row["name"] or "", row["i"])][: int(row["b"])],
             }
         )  # fmt: skip
@@ -60,6 +65,7 @@ NESTED = ("who", "path", "items", "tags")
 CALLS = [
     *(call(function, column) for function in ("first", "last", "collect_list", "last_known", "count") for column in NESTED),
     *(call(function, column) for function in ("min", "max") for column in ("who", "path")),
+    *(call(function, "spot") for function in ("first", "last", "last_known")),
 ]
 
 

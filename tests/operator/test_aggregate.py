@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.operator import nested_cases
 from tests.operator.aggregate_cases import (
     ALL_CALLS,
     IGNORING_NULLS,
@@ -35,8 +36,40 @@ from evenflow.query.aggregates import (
     order_sensitive,
     result_type,
 )
+from evenflow.state.pages import PagedTable
 from evenflow.stream.rows import Rows
 from evenflow.stream.values import plain_values
+
+
+def test_structures_of_words_are_kept_in_words_and_come_back_as_they_were() -> None:
+    """Nulls at every level; first and last, alone and of the same structure, and no object beside the words."""
+    rng = np.random.default_rng(11)
+    calls = [made for made in nested_cases.CALLS if made.column == "spot" and made.function in ("first", "last")]
+    operator, seen = Aggregate(nested_cases.SCHEMA, ("k",), calls), list[dict[str, Any]]()
+    assert not operator.object_types
+    for epoch in range(1, 5):
+        batch = nested_cases.put_together(make_batch(rng, 200))
+        seen += batch.to_pylist()
+        half = batch.slice(100)  # Structures whose fields begin elsewhere in memory.
+        operator.process(make_rows(batch.slice(0, 100), ("k",)), tick(2 * epoch - 1))
+        (out,) = operator.process(make_rows(half, ("k",)), tick(2 * epoch))
+        groups = by_key(seen, ("k",))
+        for row in out.batch.to_pylist():
+            for c in calls:
+                assert repr(row[c.name]) == repr(expected(c, groups[(row["k"],)])), (row["k"], c.name)
+        assert out.batch.schema == operator.schemas[0]
+    missing = [row["spot"] is None for row in seen], [row["spot"] is not None and row["spot"]["within"] is None for row in seen]
+    assert all(any(each) and not all(each) for each in missing)
+
+
+def test_rows_with_objects_are_no_state_of_a_box_that_has_none() -> None:
+    objects, words = PagedTable(np.zeros(5, np.int64), [nested_cases.SPOT]), PagedTable(np.zeros(9, np.int64))
+    assert objects.width == words.width
+    objects.find(0, np.ones(1, np.uint64), np.ones(1, np.uint64))
+    snapshot = objects.capture(0)
+    assert snapshot is not None
+    with pytest.raises(ValueError, match="objects"):
+        words.install(0, snapshot.to_bytes())
 
 
 @pytest.mark.parametrize("keys", [("k",), ("name", "k"), ("s",)])

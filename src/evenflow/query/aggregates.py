@@ -13,7 +13,8 @@ share cells. Cells but first, last, hll and object can be merged, so they can be
     xsum      37              x float       the same of a changelog: exact, so that a value can be taken back (`kernels.exact`)
     min, max  1               x fixed width words that sort as Spark sorts
     moments   3               x numeric     count, mean, sum of squared deviations (Chan, Golub, LeVeque 1983)
-    first     2               x fixed width value, state (0 no row yet, 1 value, 2 null); so is last
+    first     2               x fixed width value, state (0 no row yet, 1 value, 2 null); so is last. Of a structure whose values are all of
+                                            fixed width: one of each of these, and of each structure, whether it is there
     hll       52              x             512 six-bit registers (HyperLogLog, p = 9: Spark's default rsd of 0.05)
     object    0 and an object x             strings, lists, and states of the user's aggregators that cannot be merged
     state     0 and an object x, ...        states of the user's aggregators that can; sent as pickles
@@ -170,11 +171,13 @@ _WORDS: Final = {"isum": 2, "moments": 3, "first": 2, "last": 2, "hll": HLL_WORD
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One running total. column: None for `rows`. call: the call that owns an `object` or `state` cell, else an empty string."""
+    """One running total. column: None for `rows`. call: the call that owns an `object` or `state` cell, else an empty string. path: of a
+    structure that is kept in parts, the numbers of the fields that lead to this one; () is the structure itself. None: it is no part."""
 
     kind: str
     column: str | None
     call: str = ""
+    path: tuple[int, ...] | None = None
 
     @property
     def words(self) -> int:
@@ -215,6 +218,17 @@ def fixed_width(kind: pa.DataType) -> bool:
     t = pa.types
     known = (t.is_integer, t.is_floating, t.is_boolean, t.is_date32, t.is_timestamp, t.is_duration)
     return any(test(kind) for test in known)
+
+
+def is_of_words(kind: pa.DataType) -> bool:
+    """Whether it is a structure of nothing but values of fixed width, and structures of such."""
+    return bool(pa.types.is_struct(kind)) and all(fixed_width(field.type) or is_of_words(field.type) for field in kind)
+
+
+def parts_of(kind: pa.DataType) -> list[tuple[int, ...]]:
+    """The paths of a structure's parts, itself included: see `Cell`."""
+    inside = [(at, *path) for at, field in enumerate(kind) if pa.types.is_struct(field.type) for path in parts_of(field.type)]
+    return [(), *((at,) for at, field in enumerate(kind) if not pa.types.is_struct(field.type)), *inside]
 
 
 def result_type(function: str, kind: pa.DataType | None) -> pa.DataType:
@@ -290,8 +304,9 @@ def _column_type(call: AggCall, schema: pa.Schema) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def cells_of(call: AggCall, schema: pa.Schema) -> tuple[Cell, ...]:
-    """The cells that one call is computed from, over rows of `schema` or over partial results of them."""
+def cells_of(call: AggCall, schema: pa.Schema, *, apart: bool = True) -> tuple[Cell, ...]:
+    """The cells that one call is computed from, over rows of `schema` or over partial results of them. apart: structures may be kept in
+    parts."""
     x = call.column
     if call.made is not None:
         return (Cell("state" if merges(call.made) else "object", x, call.name),)
@@ -310,15 +325,17 @@ def cells_of(call: AggCall, schema: pa.Schema) -> tuple[Cell, ...]:
             return (Cell("count", x), Cell(call.function, x))
         case "first" | "last" if fixed_width(call.type):
             return (Cell(call.function, x),)
+        case "first" | "last" if apart and is_of_words(call.type):
+            return tuple([Cell(call.function, x, path=path) for path in parts_of(call.type)])
         case _:
             return (Cell("object", x, call.name),)
 
 
-def cells(calls: Sequence[AggCall], schema: pa.Schema) -> tuple[Cell, ...]:
-    """The distinct cells of all the calls, in order of first need."""
+def cells(calls: Sequence[AggCall], schema: pa.Schema, *, apart: bool = True) -> tuple[Cell, ...]:
+    """The distinct cells of all the calls, in order of first need. apart: see `cells_of`."""
     found: dict[Cell, None] = {}
     for call in calls:
-        found.update(dict.fromkeys(cells_of(call, schema)))
+        found.update(dict.fromkeys(cells_of(call, schema, apart=apart)))
     return tuple(found)
 
 

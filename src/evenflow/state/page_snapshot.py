@@ -169,6 +169,8 @@ def open_rows(state: State, width: int, types: Sequence[pa.DataType]) -> tuple[n
     at = 4 + struct.calcsize("<IQ")
     rows = np.frombuffer(state, np.int64, count * width, at).reshape(count, width)
     if not types:
+        if len(state) != at + rows.nbytes:
+            raise ValueError(f"these {len(state)} bytes are the state of a table whose rows have objects, and here they have none")
         return rows, None
     schema = pa.schema([pa.field(str(i), kind) for i, kind in enumerate(types)])
     return rows, pa.ipc.read_record_batch(pa.py_buffer(state).slice(at + rows.nbytes), schema)

@@ -53,7 +53,7 @@ class RowWindowAggregate(Tabled, Shown):
         assert not partial, "a row window has no partial results"
         self._keys, self._window, self._time, self._calls = tuple(keys), window, time, tuple(calls)
         self._given, self._traced = schema, TracedKeys(schema, keys)
-        self._totals = Totals(calls, schema, first=0)
+        self._totals = Totals(calls, schema, first=0, apart=False)
         self._rings: list[tuple[str, int]] = []
         self._lists: list[tuple[AggCall, int]] = []
         self._loose: list[AggCall] = []

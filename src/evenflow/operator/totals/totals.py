@@ -76,6 +76,8 @@ def value_words(array: pa.Array, form: str) -> Int64s:
     floating = pa.types.is_floating(array.type)
     if form == "hash":
         return hash_columns(pa.RecordBatch.from_arrays([array], ["value"]), ["value"]).view(np.int64)
+    if pa.types.is_struct(array.type):
+        return np.zeros(len(array), np.int64)  # Whether it is there say its nulls.
     if form == "float" or (form == "plain" and floating):
         return floats_of(array).view(np.int64)
     if form == "ordered" and floating:
@@ -83,16 +85,38 @@ def value_words(array: pa.Array, form: str) -> Int64s:
     return integers_of(array)
 
 
+Read = tuple[str, tuple[int, ...] | None]
+"""What is read of a batch: a column, or, by a path, a part of one that is a structure (see `Cell`)."""
+
+
+def read_of(batch: pa.RecordBatch, read: Read) -> pa.Array:
+    """Null too where a structure around the part is."""
+    name, path = read
+    array = batch.column(name)  # It is an object that Arrow makes anew when it is asked.
+    for at in path or ():
+        array = array.flatten()[at] if array.null_count else array.field(at)
+    return array
+
+
 class Totals:
     """The cells of `calls` over `schema`: rows, or partial results of rows (`partial`). first: column of a row's first cell.
 
-    every_cell: also count rows, as partial results must.
+    every_cell: also count rows, as partial results must. apart: structures may be kept in parts.
     """
 
-    def __init__(self, calls: Sequence[AggCall], schema: pa.Schema, *, first: int, partial: bool = False, every_cell: bool = False) -> None:
+    def __init__(
+        self,
+        calls: Sequence[AggCall],
+        schema: pa.Schema,
+        *,
+        first: int,
+        partial: bool = False,
+        every_cell: bool = False,
+        apart: bool = True,
+    ) -> None:
         self.calls = tuple(calls)
-        self.cells = (partial_cells if every_cell else cells)(calls, schema)
-        self._parts = {call.name: cells_of(call, schema) for call in calls}
+        self.cells = partial_cells(calls, schema) if every_cell else cells(calls, schema, apart=apart)
+        self._parts = {call.name: cells_of(call, schema, apart=apart) for call in calls}
         self._at: dict[Cell, int] = {}
         template: list[int] = []
         for cell in self.cells:
@@ -103,8 +127,8 @@ class Totals:
         self._where = {name: (self._at[parts[0]], self._at[parts[-1]]) for name, parts in self._parts.items() if parts[0].words}
         self.first = first
         self.columns = np.arange(first, first + len(template), dtype=np.int64)
-        self._values: dict[tuple[str, str], int] = {}
-        self._nulls: dict[str, int] = {}
+        self._values: dict[tuple[Read, str], int] = {}
+        self._nulls: dict[Read, int] = {}
         self._ops = [self._op(cell, partial) for cell in self.cells if cell.words]
         self._columns = tuple(dict.fromkeys([*(column for column, _ in self._values), *self._nulls]))
         self._fixed_ops = np.array([op[:4] for op in self._ops], np.int64).reshape(-1, 4)
@@ -114,14 +138,15 @@ class Totals:
     def _op(self, cell: Cell, partial: bool) -> tuple[int, int, int, int]:
         at = self.first + self._at[cell]
         if partial:
-            rows = [self._values.setdefault((name, "plain"), len(self._values)) for name in cell.partial_names]
+            rows = [self._values.setdefault(((name, None), "plain"), len(self._values)) for name in cell.partial_names]
             return _FROM_PARTIALS[cell.kind], at, rows[0], -1
         if cell.column is None:
             return fold.ROWS, at, 0, -1
-        null = self._nulls.setdefault(cell.column, len(self._nulls))
+        read = cell.column, cell.path
+        null = self._nulls.setdefault(read, len(self._nulls))
         if cell.kind == "count":
             return fold.COUNT, at, 0, null
-        value = self._values.setdefault((cell.column, _FORM.get(cell.kind, "plain")), len(self._values))
+        value = self._values.setdefault((read, _FORM.get(cell.kind, "plain")), len(self._values))
         return _FROM_ROWS[cell.kind], at, value, null
 
     def at(self, cell: Cell) -> int:
@@ -131,7 +156,7 @@ class Totals:
     def bind(self, batch: pa.RecordBatch) -> Bound:
         """What to fold for a batch. A single int64 or double column is not copied."""
         n = batch.num_rows
-        arrays = {name: batch.column(name) for name in self._columns}  # Each is an object that Arrow makes anew when it is asked.
+        arrays = {read: read_of(batch, read) for read in self._columns}
         found = [value_words(arrays[column], form) for column, form in self._values]
         values = found[0].reshape(1, n) if len(found) == 1 else np.empty((len(found), n), np.int64)
         if len(found) > 1:
@@ -185,6 +210,8 @@ class Totals:
         if where is None:
             return None
         parts, (counted, at) = self._parts[call.name], where
+        if parts[0].path is not None:
+            return _structure(words, {part.path: self._at[part] for part in parts}, call.type)
         main = parts[-1]
         empty = words[counted] == 0 if len(parts) == 2 and np.count_nonzero(words[counted]) < words.shape[1] else None
         match main.kind:
@@ -211,6 +238,16 @@ class Totals:
                 return pa.array(estimates(words[at : at + main.words]))
             case _:
                 return to_array(words[at], call.type, words[at + 1] != 1)
+
+
+def _structure(words: Int64s, at: Mapping[tuple[int, ...] | None, int], kind: pa.DataType, path: tuple[int, ...] = ()) -> pa.Array:
+    """A structure of its parts, or one of these. at: where the words of each begin."""
+    value, state = words[at[path] : at[path] + 2]
+    missing = state != 1
+    if not pa.types.is_struct(kind):
+        return to_array(value, kind, missing)
+    parts = [_structure(words, at, field.type, (*path, number)) for number, field in enumerate(kind)]
+    return pa.StructArray.from_arrays(parts, fields=list(kind), mask=pa.array(missing) if missing.any() else None)
 
 
 def _divide(total: npt.NDArray[np.float64], count: Int64s, empty: npt.NDArray[np.bool_] | None) -> npt.NDArray[Any]:
