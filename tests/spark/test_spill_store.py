@@ -11,7 +11,7 @@ import pytest
 from evenflow.errors import DiskError
 from evenflow.site.events import Event, Load, Loaded, LoadFailed, Spill, Spilled, SpillFailed
 from evenflow.world.spark.executor import spill_store
-from evenflow.world.spark.executor.spill_store import FileKept, OpenFile, SpillStore, spill_directories, write_states
+from evenflow.world.spark.executor.spill_store import FileKept, OpenFile, SpillStore, put_aside, spill_directories, write_states
 from evenflow.world.spark.net.reactor import Reactor
 
 
@@ -47,6 +47,20 @@ def test_what_is_written_is_read_and_no_file_has_a_name(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     (read,) = ask([tmp_path], Load(2, written.kept))
     assert read == Loaded(2, {(p, s): data for p, s, data in STATES})
+
+
+def test_what_is_put_aside_is_a_file_until_nobody_looks_at_it(tmp_path: Path) -> None:
+    data = bytes(range(256)) * 5000
+    aside = put_aside(data, [tmp_path / "nowhere", tmp_path])
+    assert isinstance(aside, memoryview) and aside == data
+    assert list(tmp_path.iterdir()) == [] and str(tmp_path) in Path("/proc/self/maps").read_text()
+    del aside
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
+def test_what_no_disk_takes_stays_as_it_is(tmp_path: Path) -> None:
+    data = b"abc"
+    assert put_aside(data, [tmp_path / "nowhere"]) is data and put_aside(b"", [tmp_path]) == b""
 
 
 def test_the_file_is_closed_with_the_last_state_in_it(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def order() -> StoreState:
     return StoreState(4, folder_of(1, 4), StateToStore(2, 9, (Kind("totals"), Kind("windows")), states))
 
 
-def ask(url: Path, *actions: StoreState | RestoreState) -> list[Event]:
+def ask(url: Path, *actions: StoreState | RestoreState, spare: bool = False) -> list[Event]:
     """The answers to these actions. Parts of a state are taken in as they come."""
     reactor, answers = Reactor(), list[Event]()
 
@@ -48,7 +48,7 @@ def ask(url: Path, *actions: StoreState | RestoreState) -> list[Event]:
         if isinstance(event, StatePartRead):
             hand.let_go(PartTaken(event.segment))
 
-    hand = Storing("test", str(url), SiteId(6), reactor, answer)
+    hand = Storing("test", str(url), SiteId(6), reactor, answer, spare=spare)
     for action in actions:
         hand.ask(action)
     while sum(not isinstance(event, StatePartRead) for event in answers) < len(actions):
@@ -64,12 +64,15 @@ def restoring(written: Written) -> RestoreState:
     return RestoreState(2, "totals", 9, (3, 7), (piece,), tuple((stored, "totals") for stored in written.objects))
 
 
-def test_what_is_stored_is_restored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("spare", [False, True])
+def test_what_is_stored_is_restored(spare: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "disk"))
     (written,) = ask(tmp_path, order())
     assert isinstance(written, Written) and (written.number, written.segment) == (4, 2)
     assert [stored.name for stored in written.objects] == [f"checkpoints/000001/000004/002-0{step}-0006.parquet" for step in (0, 1)]
     assert [(tmp_path / stored.name).stat().st_size for stored in written.objects] == [stored.bytes for stored in written.objects]
-    *parts, read = ask(tmp_path, restoring(written))
+    *parts, read = ask(tmp_path, restoring(written), spare=spare)
     states: dict[tuple[int, int], bytes] = {}
     for part in parts:
         assert isinstance(part, StatePartRead) and part.segment == 2

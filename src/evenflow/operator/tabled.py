@@ -61,11 +61,10 @@ class Tabled(Changing):
                 self._installed(slots)
             yield (slots.size or PIECE_PAGES * PAGE) * self._table.width * 8
 
-    def expect(self, rows: int) -> int:
-        """So many rows are about to be installed. Returns about how many bytes that is."""
+    def expect(self, rows: int) -> None:
+        """So many rows are about to be installed."""
         if not self._table.count:
             self._table.reserve(rows)  # In one step.
-        return rows * self._table.width * 8
 
     def share(self, other: Tabled) -> None:
         """Have one table with another instance that is the same box at the same site, from the beginning on: whose rows are installed here

@@ -34,6 +34,7 @@ from evenflow.site.housing import Housing
 from evenflow.site.leading import Leading
 from evenflow.site.own_frames import restore as restore_frames
 from evenflow.site.releasing import Releasing
+from evenflow.site.spilling import Spilling
 from evenflow.site.view import View
 from evenflow.state.image import FRAMES
 from evenflow.state.page_snapshot import State as StateBytes
@@ -50,6 +51,8 @@ level at a busy site: both would take turns, and what it was behind at first it 
 TURNS_MAX: Final = 128
 """Turns of the loop that the state of a copy takes, however much it is: a turn may be some milliseconds when the machine is busy, and who
 has lost a replica waits for all of them."""
+WAITS: Final = -1
+"""Said by what takes in state instead of a size: it goes on when the disk has answered."""
 
 
 @dataclass(slots=True)
@@ -81,6 +84,7 @@ class Arriving:
         feeding: Feeding,
         acknowledging: Acknowledging,
         releasing: Releasing,
+        spilling: Spilling,
         acts: Acts,
         piece_bytes: int,
         restored: Callable[[Cohort, StateRead], None] = lambda cohort, event: None,
@@ -88,7 +92,7 @@ class Arriving:
     ) -> None:
         self._layout, self._view, self._housing, self._departing, self._acts = layout, view, housing, departing, acts
         self._leading, self._feeding, self._acknowledging, self._releasing = leading, feeding, acknowledging, releasing
-        self._credit, self._piece_bytes = acknowledging.credit, piece_bytes
+        self._credit, self._piece_bytes, self._spilling = acknowledging.credit, piece_bytes, spilling
         self._newest, self._restored, self._began = 0, restored, began
         self._states: dict[CopyNumber, State] = {}
         self._read: dict[int, deque[State]] = {}
@@ -178,7 +182,10 @@ class Arriving:
         if cohort is None or cohort.ready:
             self._acts.act(PartTaken(event.segment))
         else:
-            size = max(cohort.hosted.expect(event.rows), sum(map(len, event.states.values())))
+            expected = cohort.hosted.bytes_of(event.rows)
+            if self._spilling.fits(expected):
+                cohort.hosted.expect(event.rows)
+            size = max(expected, sum(map(len, event.states.values())))
             self._wait_for(event.segment, State(b"", size, self._take_part(cohort, event)))
 
     def restore(self, event: StateRead) -> None:
@@ -191,13 +198,26 @@ class Arriving:
         self._read.setdefault(segment, deque()).append(state)
         self.go_on()
 
+    def disk_answered(self) -> None:
+        """What waits for the disk may go on."""
+        if self._read:
+            self.go_on()
+
     def _take_part(self, cohort: Cohort, event: StatePartRead) -> Generator[int]:
-        """Not what has left meanwhile: nobody would ever take it away again."""
-        for key, data in event.states.items():
-            pieces = cohort.hosted.installing({key: data})
-            while key[0] in cohort.partitions and (size := next(pieces, None)) is not None:
-                yield size
-            cohort.state_bytes += len(data)
+        """Partition by partition, as there is room for it. Not what has left meanwhile: nobody would ever take it away again."""
+        for partition in dict.fromkeys(partition for partition, _ in event.states):
+            states = {key: data for key, data in event.states.items() if key[0] == partition}
+            size = cohort.hosted.weigh(states)
+            while partition in cohort.partitions and self._spilling.must_wait(size):
+                yield WAITS
+            if partition in cohort.partitions:
+                group = self._spilling.place(cohort, partition, size)
+                pieces = (cohort.hosted if group is None or group.hosted is None else group.hosted).installing(states)
+                while partition in cohort.partitions and (took := next(pieces, None)) is not None:
+                    yield took
+                if group is not None:
+                    group.filled()
+            cohort.state_bytes += sum(map(len, states.values()))
         self._acts.act(PartTaken(event.segment))
 
     def _restore(self, cohort: Cohort, event: StateRead) -> Generator[int]:
@@ -212,25 +232,32 @@ class Arriving:
         restored = [(NO_COPY, segment, parts[0]) for segment, parts in self._read.items()]
         waiting = [*restored, *[(number, -1, state) for number, state in self._states.items() if state.pieces is not None]]
         done, enough = 0, max(self._piece_bytes, sum(state.size for *_, state in waiting) // TURNS_MAX)
+        stuck = set[int]()
         for number, segment, state in waiting:
             assert state.pieces is not None
+            size = 0
             try:
                 while number == NO_COPY or self.stage(number) is Stage.INSTALLING:  # Else it was dropped.
                     if done >= enough or self._departing.lingering:
                         self._acts.set_timer("install", 0.0)
                         return
-                    done += next(state.pieces)
+                    if (size := next(state.pieces)) == WAITS:
+                        break
+                    done += size
             except StopIteration:
                 pass
             except TransferCorrupt as error:
                 self._acts.tell(CopyFailed(number, str(error)))
+            if size == WAITS:
+                stuck.add(segment)
+                continue
             state.pieces.close()
             if number:
                 self._states.pop(number, None)
             else:
                 self._read[segment].popleft()
                 self._read = {segment: parts for segment, parts in self._read.items() if parts}
-        if self._read or any(cohort.hosted.give_back() for cohort in self._housing.order if not cohort.hosted.busy):
+        if self._read.keys() - stuck or any(cohort.hosted.give_back() for cohort in self._housing.order if not cohort.hosted.busy):
             self._acts.set_timer("install", 0.0)
 
     def _take_in(self, cohort: Cohort, state: bytes) -> Generator[int]:

@@ -94,6 +94,7 @@ class Effects(Fittings):
             feeding=feeding,
             acknowledging=self.acknowledging,
             releasing=releasing,
+            spilling=self.spilling,
             acts=self,
             piece_bytes=self.options.piece_bytes,
             restored=self.capturing.restored,
@@ -442,6 +443,7 @@ class Effects(Fittings):
     def hear_disk(self, event: Answer | StateMemoryChanged) -> None:
         self._stirred = True
         self.spilling.hear(event)
+        self.arriving.disk_answered()
 
     # ------------------------------------------------------------ checkpoints
 

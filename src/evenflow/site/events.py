@@ -120,7 +120,7 @@ class StateArrived:
 @dataclass(frozen=True, slots=True)
 class StatePartRead:
     """Some of the state of the partitions of a segment that are here from the start, as of the base that the run begins at (K9). states: by
-    (partition, step), proven. rows: of all parts together, about, by step where it is a table's."""
+    (partition, step), proven; all that there is of these partitions. rows: of all parts together, about, by step where it is a table's."""
 
     segment: int
     states: Mapping[tuple[int, int], bytes | memoryview]

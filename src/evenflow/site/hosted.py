@@ -221,10 +221,21 @@ class Hosted:
             rows[step] = rows.get(step, 0) + count_rows(data)
         self.expect(rows)
 
-    def expect(self, rows: Mapping[int, int]) -> int:
-        """So many rows are about to be installed, by step: tables are made as large as they need. Returns about how many bytes that is."""
+    def bytes_of(self, rows: Mapping[int, int]) -> int:
+        """About how many bytes so many rows are, by step, in tables."""
         shares = enumerate(self.facts.shares)
-        return sum(tabled.expect(rows[step]) for step, tabled in shares if tabled is not None and step in rows)
+        return sum(rows[step] * tabled.table.row_bytes for step, tabled in shares if tabled is not None and step in rows)
+
+    def weigh(self, state: Mapping[tuple[int, int], State]) -> int:
+        """About what `partition_bytes` of captured partitions will be when they are installed."""
+        sizes = [max(len(data), self.bytes_of({step: count_rows(data)})) for (_, step), data in state.items()]
+        return sum(sizes)
+
+    def expect(self, rows: Mapping[int, int]) -> None:
+        """So many rows are about to be installed, by step: tables are made as large as they need."""
+        for step, tabled in enumerate(self.facts.shares):
+            if tabled is not None and step in rows:
+                tabled.expect(rows[step])
 
     def share(self, other: Hosted) -> None:
         """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed."""

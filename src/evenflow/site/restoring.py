@@ -1,10 +1,11 @@
 """Restoring: what the cohorts of a run that begins behind a checkpoint want from the store, and how it is read (K9).
 
 Each replica reads for itself, beside the loop, and then goes on as if its state had come from another site. Its digests have been found
-to be right, and it does not leave the process, so it is not packed as a copy's is. It is read some partitions at a time, and taken in
-meanwhile: what is in memory beside the tables is a few parts of it, and the objects' bytes. Until then its cohort is not ready: rows come
-and wait, and nobody else notices. What goes along with the state (event time, digests) comes from the journal, so a segment without state
-needs no store. An object that is missing or altered ends the run, and whoever has begun it tries an older checkpoint.
+to be right, and it does not leave the process, so it is not packed as a copy's is. It is read some partitions at a time, all steps of
+each, and taken in meanwhile: what is in memory beside the tables is a few parts of it, and the objects' bytes. So what is beyond the
+budget goes to disk as it comes (M1). Until all is there its cohort is not ready: rows come and wait, and nobody else notices. What goes
+along with the state (event time, digests) comes from the journal, so a segment without state needs no store. An object that is missing
+or altered ends the run, and whoever has begun it tries an older checkpoint.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from evenflow.site.bases import Revive
 from evenflow.site.chains import Link, merged
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import RestoreState, StateArrived, StatePartRead, StateRead, StateUnread, TransferFailed
-from evenflow.state.folding import Chain, chains_of, folded
+from evenflow.state.folding import Chain, Get, chains_of, folded, folded_together
 from evenflow.state.objects import Origin
 from evenflow.state.page_snapshot import State
 from evenflow.state.transfer import pack
@@ -45,7 +46,7 @@ def reviving(order: Revive, segment: Segment) -> RestoreState:
     return RestoreState(segment.id, segment.name, order.epoch, order.partitions, order.pieces, objects, order.copy)
 
 
-def read_for_copy(order: RestoreState, get: Callable[[str], bytes]) -> StateArrived | TransferFailed:
+def read_for_copy(order: RestoreState, get: Get) -> StateArrived | TransferFailed:
     """Carry out `RestoreState` for a copy, in any thread."""
     states: dict[tuple[int, int], State] = {}
     found = read(order, get, lambda part: states.update(part.states))
@@ -58,7 +59,7 @@ FROM_NOTHING: Final[Mapping[str, Any]] = {"epoch": 0, "watermark": NO_WATERMARK,
 """What goes along with the state before the first epoch, which is none."""
 
 
-def read(order: RestoreState, get: Callable[[str], bytes], say: Callable[[StatePartRead], None]) -> StateRead | StateUnread:
+def read(order: RestoreState, get: Get, say: Callable[[StatePartRead], None]) -> StateRead | StateUnread:
     """Carry out `RestoreState`, in any thread. get: an object's bytes, or OSError. say: is given each part. What is asked of the store, and
     digests, come before the first one."""
     try:
@@ -66,15 +67,16 @@ def read(order: RestoreState, get: Callable[[str], bytes], say: Callable[[StateP
         boxes = {stored.step: box for stored, box in order.objects}
         links: dict[int, list[Link]] = {}
         rows: dict[int, int] = {}
-        found = []
+        found: list[list[tuple[Origin, Mapping[int, Chain]]]] = []
         for piece in order.pieces:
+            found.append([])
             for step, chains, origin in _chains_in(piece, order.epoch, order.partitions, boxes, get):
                 links.setdefault(step, []).extend(_links(piece, step, chains))
                 rows[step] = rows.get(step, 0) + _expected(piece, step, chains)
-                found.append((step, chains, origin))
-        for step, chains, origin in found:
-            for states in folded(chains, origin):
-                say(StatePartRead(order.segment, {(partition, step): state for partition, state in states.items()}, rows))
+                found[-1].append((origin, chains))
+        for steps in found:
+            for states in folded_together(steps):
+                say(StatePartRead(order.segment, states, rows))
         return StateRead(order.segment, facts, {step: merged(of) for step, of in links.items()})
     except CheckpointCorrupt as error:
         return StateUnread(order.segment, str(error))
@@ -92,7 +94,7 @@ def _expected(piece: Piece, step: int, chains: Mapping[int, Chain]) -> int:
 
 
 def states_in(
-    piece: Piece, epoch: int, partitions: Collection[int], boxes: Mapping[int, str], get: Callable[[str], bytes]
+    piece: Piece, epoch: int, partitions: Collection[int], boxes: Mapping[int, str], get: Get
 ) -> Iterator[tuple[int, int, State]]:
     """(partition, step, state) of those of a piece's partitions. epoch: of its checkpoint. boxes: by step, for errors. get: an object's
     bytes, or OSError. Raises CheckpointCorrupt."""
@@ -103,7 +105,7 @@ def states_in(
 
 
 def _chains_in(
-    piece: Piece, epoch: int, partitions: Collection[int], boxes: Mapping[int, str], get: Callable[[str], bytes]
+    piece: Piece, epoch: int, partitions: Collection[int], boxes: Mapping[int, str], get: Get
 ) -> Iterator[tuple[int, Mapping[int, Chain], Origin]]:
     # Its objects may have others' partitions, too, as they were when they were written here.
     mine = [partition for partition in piece.partitions if partition in partitions]

@@ -7,8 +7,10 @@ written before it is needed. A group that an epoch brings no rows for is not rea
 for the oldest epoch goes first. One thing at a time is on its way to or from the disk, beside the event loop.
 
 Moves pre-empt spilling: partitions that are on their way to another site stay where they are until they have left, and do not count. What
-is written for the time of a copy would be read again for it, and all would wait for the disk meanwhile. What is read from a checkpoint
-stays until all of it is there: the rest of a partition would find nothing to be added to.
+is written for the time of a copy would be read again for it, and all would wait for the disk meanwhile.
+
+What is read from a checkpoint comes partition by partition, and what has no place among those that stay begins in a group: the next one
+waits until it is on disk. So a restart takes no more memory than the run has had.
 
 Results are the same, only later: ingress sees that epochs take longer and makes larger ones, and so each reading serves more rows.
 
@@ -125,6 +127,8 @@ class Spilling:
         self._check_us, self._anew = part.now_us + CHECK_US, False
         self._measure()
         self._over = self.budget is not None and (self._in_memory() > self.budget or self._crowded())
+        if self._filling:
+            return
         self._note_lack()
         if not self._over:
             self._join()
@@ -169,7 +173,7 @@ class Spilling:
         if found is None:
             return bool(able)
         assert self.budget is not None
-        hosted, most = found.hosted, min(part.options.spill_group_bytes, self.budget // 4)
+        hosted, most = found.hosted, self._most
         rows = part.tallies.of(found.segment).rows
         hot = rows > self._rows.get(found.segment.id, np.zeros_like(rows))
         self._rows[found.segment.id] = rows.copy()
@@ -223,6 +227,52 @@ class Spilling:
         if turns is not None:
             self._take_back(cohort.hosted, turns)
         return True
+
+    # ------------------------------------------------------------ what is read from a checkpoint
+
+    @property
+    def _most(self) -> int:
+        """Of state that goes to disk in one piece, unless one partition has more."""
+        assert self.budget is not None
+        return min(self._part.options.spill_group_bytes, self.budget // 4)
+
+    @property
+    def _filling(self) -> bool:
+        """The state of a cohort that counts is still being read (K9)."""
+        return any(not cohort.ready and not cohort.number for cohort in self._part.cohorts.values())
+
+    def fits(self, size: int) -> bool:
+        """So many bytes more may stay in memory, and there is room for a group beside them."""
+        if self.budget is None:
+            return True
+        self._measure()
+        return sum(self._resident.values()) + size <= self.budget - self._most
+
+    def must_wait(self, size: int) -> bool:
+        """Whether so many bytes more have to wait until something that is on its way to the disk, now at the latest, is there."""
+        if self.budget is None:
+            return False
+        if self._under_way is None:
+            return self._make_room(size)
+        return self._may_write() and self._in_memory() + size > self.budget
+
+    def place(self, cohort: Cohort, partition: int, size: int) -> Group | None:
+        """Where a partition of a cohort that is not ready is to be installed, which has so many bytes: a group, which is told when it is;
+        None: with those that take no turns."""
+        if self.budget is None or cohort.segment.kind == "ingress":
+            return None
+        if sum(self._resident.values()) + size <= self.budget - self._most:
+            self._resident[cohort.key] = self._resident.get(cohort.key, 0) + size
+            return None
+        turns = cohort.turns = cohort.turns or Turns()
+        group = turns.groups[-1] if turns.groups else None
+        if group is None or not group.ready or group.memory_bytes + size > self._most:
+            group = Group((), self._built(cohort, ()), 0)
+            turns.groups.append(group)
+        cohort.hosted.leave((partition,))
+        group.fill(partition, size)
+        self._divided = True
+        return group
 
     # ------------------------------------------------------------ rotation
 
@@ -302,6 +352,8 @@ class Spilling:
 
     def _bring_back(self) -> None:
         """Nobody needs the disk: read what there is room for, those first that had rows last."""
+        if self._filling:
+            return
         absent = [(c, group) for c, group in self._groups() if group.hosted is None and not group.moving]
         if not absent:
             return

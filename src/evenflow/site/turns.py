@@ -28,7 +28,7 @@ Inputs = tuple[tuple[int, tuple[pa.RecordBatch, ...]], ...]
 class Group:
     """Partitions that go to disk and come back together. hosted: their operators, None if the state is on disk; kept: what is there.
 
-    memory_bytes: of state, when it was last in memory. moving: it is being written or read. idle: rotations since it had rows.
+    memory_bytes: of state, when it was last in memory. moving: it is being written, read, or filled. idle: rotations since it had rows.
     late_rows: what its operators had counted, by step, when they were last given up.
     """
 
@@ -63,6 +63,19 @@ class Group:
         self.late_rows += self.hosted.facts.late_rows
         self.kept = tuple(entry for entry in kept if entry[0] in self.partitions)
         self.hosted = None
+
+    def fill(self, partition: int, size: int) -> Hosted:
+        """One more partition, of about so many bytes, is being installed in what this returns."""
+        assert self.ready and self.hosted is not None
+        self.partitions = self.hosted.partitions = tuple(sorted((*self.partitions, partition)))
+        self.memory_bytes += size
+        self.moving = True
+        return self.hosted
+
+    def filled(self) -> None:
+        """It is installed."""
+        assert self.hosted is not None
+        self.moving, self.memory_bytes = False, int(self.hosted.partition_bytes(self.partitions).sum())
 
     def leave(self, partitions: tuple[int, ...]) -> None:
         leaving = tuple(p for p in self.partitions if p in partitions)

@@ -26,7 +26,7 @@ from evenflow.stream.digest import digest_of
 
 Named = tuple[str, str]
 """An object's name and digest, as the journal has them."""
-Get = Callable[[str], bytes]
+Get = Callable[[str], State]
 """An object's bytes by its name, or OSError."""
 KEY: Final = ("hash", "check", "window")
 READ_ROWS: Final = 1 << 17
@@ -97,26 +97,39 @@ def chains_of(
 def folded(chains: Mapping[int, Chain], origin: Origin) -> Iterator[dict[int, State]]:
     """The states by partition, of those that have one, some partitions at a time, and no more than these in memory. Raises
     CheckpointCorrupt."""
-    for partitions in _in_turn(chains):
-        rows = _rows({partition: chains[partition] for partition in partitions}, origin)
-        states = {}
-        for partition in partitions:
-            chain = chains[partition]
-            try:
-                state = _folded(chain, rows.pop(partition))
-            except WRONG as error:
-                _refuse(chain[-1].name, origin, [partition], f"{type(error).__name__}: {error}")
-            if state is not None:
-                states[partition] = state
+    for states in folded_together([(origin, chains)]):
+        yield {partition: state for (partition, _), state in states.items()}
+
+
+def folded_together(steps: Sequence[tuple[Origin, Mapping[int, Chain]]]) -> Iterator[dict[tuple[int, int], State]]:
+    """The same of several steps, by (partition, step), all of a partition's at once: behind each part there is nothing left to come for its
+    partitions. Raises CheckpointCorrupt."""
+    for partitions in _in_turn([chains for _, chains in steps]):
+        states: dict[tuple[int, int], State] = {}
+        for origin, chains in steps:
+            here = {partition: chains[partition] for partition in partitions if partition in chains}
+            rows = _rows(here, origin)
+            for partition, chain in here.items():
+                try:
+                    state = _folded(chain, rows.pop(partition))
+                except WRONG as error:
+                    _refuse(chain[-1].name, origin, [partition], f"{type(error).__name__}: {error}")
+                if state is not None:
+                    states[partition, origin.step] = state
         yield states
 
 
-def _in_turn(chains: Mapping[int, Chain]) -> Iterator[list[int]]:
-    """The partitions as they lie in the objects, so that hardly any row group is decoded twice, as many at a time as `READ_ROWS` wants."""
+def _in_turn(steps: Sequence[Mapping[int, Chain]]) -> Iterator[list[int]]:
+    """The partitions as they lie in the objects, so that hardly any row group is decoded twice, as many at a time as `READ_ROWS` wants.
+    Key groups are in the same order in all steps, so the first one that has a partition says where it lies."""
+    first: dict[int, tuple[int, Link]] = {}
+    for step, chains in enumerate(steps):
+        for partition, chain in chains.items():
+            first.setdefault(partition, (step, chain[0]))
     some, size = list[int](), 0
-    for partition in sorted(chains, key=lambda p: (chains[p][0].name, chains[p][0].opened.places[p])):
+    for partition in sorted(first, key=lambda p: (first[p][0], first[p][1].name, first[p][1].opened.places[p])):
         some.append(partition)
-        size += sum(link.rows for link in chains[partition])
+        size += sum(link.rows for chains in steps for link in chains.get(partition, ()))
         if size >= READ_ROWS:
             yield some
             some, size = [], 0

@@ -291,7 +291,7 @@ class Opened:
         return self._file.read_row_group(group, names).replace_schema_metadata(None)
 
 
-def open_object(data: bytes, origin: Origin, wanted: Collection[int] | None, *, before: bool = False) -> Opened:
+def open_object(data: State, origin: Origin, wanted: Collection[int] | None, *, before: bool = False) -> Opened:
     """An object whose digest was found to be right. Decodes no row. before: it may be of an earlier epoch than the origin's. Raises what
     Arrow and Python raise if it is something else."""
     file = pq.ParquetFile(pa.BufferReader(data))

@@ -61,16 +61,16 @@ class Touched:
 class PagedTable:
     """See the module. template: int64 (s,), the state words of a new row. objects: type of each object column.
 
-    `words` is int64 (slots, W), state from column HEADER on; `objects[i]` is an object array (slots,). Both may be read after a
-    call at the slots it touched, and written there until the next call, a capture included. `object_log`: of logged rows, (slots,
-    objects before), oldest first. lineages: since when the next checkpoint has to have each partition's rows.
+    `words` is int64 (slots, W), state from column HEADER on; `objects[i]` is an object array (slots,). Both may be read after a call at
+    the slots it touched, and written there until the next call, a capture included. `object_log`: of logged rows, (slots, objects
+    before), oldest first. row_bytes: of a row; objects count as 64 each. lineages: of partitions' rows.
     """
 
     def __init__(self, template: npt.NDArray[np.int64], objects: Sequence[pa.DataType] = ()) -> None:
         self.width = row_width(template.size)
         self._template = np.zeros(self.width, np.int64)
         self._template[HEADER : HEADER + template.size] = template
-        self.object_types = tuple(objects)
+        self.object_types, self.row_bytes = tuple(objects), 8 * self.width + 64 * len(objects)
         self._arena = Arena(self.width, 4 * PAGE)
         self.objects = [np.empty(4 * PAGE, object) for _ in objects]
         self._index: Hashes = np.zeros(1024, np.uint64)
@@ -399,12 +399,12 @@ class PagedTable:
         return used + self._index.nbytes + log + 64 * self.count * len(self.objects)
 
     def partition_bytes(self, partitions: Ordinals) -> Ordinals:
-        """int64 (p,): bytes of the rows that each partition holds; objects count as 64 bytes each. For any thread."""
+        """int64 (p,): bytes of the rows that each partition holds. For any thread."""
         parts = self._parts
         held = np.zeros(partitions.size, np.int64)
         known = partitions < parts.shape[0]
         held[known] = parts[partitions[known], table.LIVE]
-        return held * (8 * self.width + 64 * len(self.objects))
+        return held * self.row_bytes
 
     def _know(self, partition: int) -> None:
         if partition >= self._parts.shape[0]:

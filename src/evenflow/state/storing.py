@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 
@@ -13,6 +14,10 @@ from evenflow.state.held_objects import held_object
 from evenflow.state.objects import Make, Origin, Rest, Written, rows_object, to_file, to_object
 from evenflow.state.page_snapshot import State
 from evenflow.state.snapshot import Snapshot
+
+WHOLE_BYTES: Final = 32 << 20
+"""Of states that are written whole, about so many are read and made one object. Some may be on disk for lack of memory, and all of them
+would not fit."""
 
 Part = TablePart | HeldPart
 """Some partitions of a step whose state is rows."""
@@ -65,18 +70,22 @@ class StateToStore:
             parts.reverse()
             while parts:
                 yield step, _object(origin, parts.pop(), rest, make)
-            if step in self._by_step:
-                yield step, self._whole(step, origin, make)
+            held = self._by_step.pop(step, [])
+            held.reverse()
+            while held:
+                yield step, to_object(origin, _read(held), self._kinds[step].types, make)
+                rest()
 
-    def _whole(self, step: int, origin: Origin, make: Make) -> Written:
-        held = self._by_step.pop(step)
-        held.reverse()
-        read: list[tuple[int, State]] = []
-        while held:
-            partition, snapshot = held.pop()
-            read.append((partition, snapshot.to_bytes()))
-            del snapshot
-        return to_object(origin, read, self._kinds[step].types, make)
+
+def _read(held: list[tuple[int, Snapshot]]) -> list[tuple[int, State]]:
+    """Some of these states, from the end on, which are let go."""
+    read, size = list[tuple[int, State]](), 0
+    while held and size < WHOLE_BYTES:
+        partition, snapshot = held.pop()
+        read.append((partition, snapshot.to_bytes()))
+        size += len(read[-1][1])
+        del snapshot
+    return read
 
 
 def _object(origin: Origin, part: Part, rest: Rest, make: Make) -> Written:

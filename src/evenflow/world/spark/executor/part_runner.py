@@ -226,7 +226,8 @@ class PartRunner:
         what = "rows" if isinstance(action, StoreRows | ReadRows) else "checkpoints"
         if what not in self._storing:
             name = f"evenflow-{what}-{self.run}"
-            self._storing[what] = Storing(name, self._store_url, self.part.site, self._reactor, self._disk_answers)
+            spare, site = self.part.options.state_memory_bytes is not None, self.part.site
+            self._storing[what] = Storing(name, self._store_url, site, self._reactor, self._disk_answers, spare=spare)
         self._storing[what].ask(action)
 
     def _disk_answers(self, event: Event) -> None:

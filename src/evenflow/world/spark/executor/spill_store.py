@@ -10,6 +10,8 @@ One thread per dataflow writes and reads, beside the event loop.
 from __future__ import annotations
 
 import errno
+import logging
+import mmap
 import os
 import sys
 import tempfile
@@ -24,6 +26,8 @@ from evenflow.site.events import Event, Kept, Load, Loaded, LoadFailed, Spill, S
 from evenflow.world.spark.executor.beside import Beside
 from evenflow.world.spark.net.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.net.reactor import Reactor
+
+log = logging.getLogger("evenflow")
 
 PIECE: Final = 1 << 20
 """Bytes written or read at once."""
@@ -94,6 +98,18 @@ def open_nameless(directory: Path) -> int:
     fd, name = tempfile.mkstemp(prefix="evenflow-", dir=directory)  # A file system that has no such files.
     os.unlink(name)
     return fd
+
+
+def put_aside(data: bytes, directories: Sequence[Path]) -> bytes | memoryview:
+    """The same bytes, of which the system keeps in memory what it has room for: in a file. As they are, if no directory takes them."""
+    for directory in directories if data else ():
+        try:
+            file = OpenFile(directory, len(data))
+            file.write(0, data)
+            return memoryview(mmap.mmap(file.fd, len(data), prot=mmap.PROT_READ))
+        except OSError as error:
+            log.warning("%d bytes of a checkpoint stay in memory while they are read: %s: %r", len(data), directory, error)
+    return data
 
 
 def write_states(states: Sequence[tuple[int, int, bytes]], directories: Sequence[Path]) -> tuple[tuple[int, int, Kept], ...]:

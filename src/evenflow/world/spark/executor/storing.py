@@ -17,10 +17,12 @@ from evenflow.site.capturing import write
 from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateUnread, StoreState, TransferFailed, WriteFailed
 from evenflow.site.kept_rows import ReadRows, RowsUnread, StoreRows, read_rows, write_rows
 from evenflow.site.restoring import read, read_for_copy
+from evenflow.state.page_snapshot import State
 from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.executor.beside import Beside
+from evenflow.world.spark.executor.spill_store import put_aside, spill_directories
 from evenflow.world.spark.net.priority import weighed
 from evenflow.world.spark.net.reactor import Reactor
 
@@ -62,10 +64,13 @@ class Rests:
 
 
 class Storing(Beside[Order]):
-    """answer: is called on the event loop. url: of the location. site: this one's index."""
+    """answer: is called on the event loop. url: of the location. site: this one's index. spare: state has a budget, so the objects
+    that it is read from, which may be as large as all of it, are put aside on the site's disk until it is there."""
 
-    def __init__(self, name: str, url: str, site: SiteId, reactor: Reactor, answer: Callable[[Event], None]) -> None:
-        self._url, self._site = url, site
+    def __init__(
+        self, name: str, url: str, site: SiteId, reactor: Reactor, answer: Callable[[Event], None], *, spare: bool = False
+    ) -> None:
+        self._url, self._site, self._spare = url, site, spare
         self._store: Store | None = None
         self._room = threading.Semaphore(PARTS)
         super().__init__(name, reactor, answer)
@@ -142,7 +147,7 @@ class Storing(Beside[Order]):
             if tried:
                 self._closed.wait(PAUSE_S * 2**tried)
             try:
-                event = read(action, self._get, say)
+                event = read(action, self._get_state, say)
             except Exception as error:
                 event = StateUnread(action.segment, f"{type(error).__name__}: {error}")
             if said or not isinstance(event, StateUnread):
@@ -168,6 +173,10 @@ class Storing(Beside[Order]):
             if self._closed.is_set():
                 raise LocationError("nobody wants it any more")
         self._reactor.call_soon(lambda: self._tell(part))
+
+    def _get_state(self, name: str) -> State:
+        data = self._get(name)
+        return put_aside(data, spill_directories()) if self._spare else data
 
     def _get(self, name: str) -> bytes:
         found: list[bytes] = []
