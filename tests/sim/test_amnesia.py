@@ -12,6 +12,8 @@ from evenflow.coordinator.events import Happened
 from evenflow.exchange.inbox import Inbox
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.swarm.amnesia_mutations import AMNESIA as PLANTED
+from evenflow.swarm.mutations import Mutation, planted
 from evenflow.world.sim.world import SimWorld
 
 ROWS = 4_000
@@ -198,3 +200,52 @@ def test_what_is_declared_is_what_was_lost(seed: int, monkeypatch: pytest.Monkey
         (said.stream, epoch, p) for site, said in dead if site not in run.coordinator.sites for epoch in range(said.first, said.last + 1)
         for p in said.partitions
     }, "what was said was read as empty, but by a site that has died since"  # fmt: skip
+
+
+def site_of_sink(run: SimWorld) -> int:
+    """The one that gives to it."""
+    out = next(segment.id for segment in run.layout.segments if segment.sink)
+    ((site,),) = run.coordinator.plan.placement[out]
+    return site
+
+
+def behind_a_new_link(seed: int, after_s: float) -> SimWorld:
+    """A link is lost with what was said of an epoch; its frames are sent again, and their leader dies before the next epoch."""
+    run = world(each_row, seed=seed, sites=2)
+    run.run_for(0.05)
+    run.network.lose(0, 1)
+    run.run_until(lambda: not run.network.is_open(0, 1), 1.0, "the link to go")
+    run.run_until(lambda: run.network.is_open(0, 1) and run.network.is_open(1, 0), 1.0, "the link to be back")
+    run.run_for(after_s)
+    run.kill(1 - site_of_sink(run))
+    run.run_until_quiet()
+    return run
+
+
+def reaching_nobody(seed: int, after_s: float) -> SimWorld:
+    """The site that gives to the sink leads a source, reaches no peer any more, and dies."""
+    run = world(each_row, seed=seed, sites=2)
+    run.run_for(0.05)
+    victim = site_of_sink(run)
+    run.cut((victim, 1 - victim))
+    run.run_for(after_s)
+    run.network.lose(0, 1, by=1 - victim)
+    run.kill(victim)
+    run.run_until_quiet()
+    return run
+
+
+@pytest.mark.parametrize(("how", "after_s"), [(behind_a_new_link, 0.0008), (reaching_nobody, 0.003)])
+@pytest.mark.parametrize("seed", some((2, 1, 0)))
+def test_a_source_is_not_read_again_of_which_only_its_rows_have_come(seed: int, how: Any, after_s: float) -> None:
+    """Goal: no row comes twice, though nobody was told with it where its source stands. Method: lose the link that it was said on."""
+    run = how(seed, after_s)
+    assert run.error is None and happened(run, "begun_anew")
+    assert not rows(run) - whole(each_row, seed)
+
+
+@pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.name)
+def test_planted_bugs_show(mutation: Mutation) -> None:
+    truth = whole(each_row, 2)
+    with planted(mutation):
+        assert rows(behind_a_new_link(2, 0.0008)) - truth or rows(reaching_nobody(2, 0.003)) - truth

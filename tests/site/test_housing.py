@@ -272,7 +272,7 @@ def test_a_dropped_copy_leaves_nothing_behind() -> None:
     cluster.talk()
     part = cluster.parts[2]
     assert part.cohorts == {} and part.buffered_bytes == 0
-    assert part.site not in cluster.parts[0].feeding.fed({arc.id for arc in cluster.layout.arcs})
+    assert part.site not in cluster.parts[0].feeding.fed()
     cluster.arrive(ship)
     through(cluster, rows, 2)
     assert part.cohorts == {} and cluster.told(CopyLive) == [], "what comes late is nobody's"

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import SiteSaid
-from evenflow.site.facts import Unread, Voided
+from evenflow.site.facts import SourcesStand, Unread, Voided
 
 
 def note(run: RunEffects, event: SiteSaid) -> None:
     assert isinstance(event.fact, Voided)
     run.losses.take(event.site, event.fact)
+
+
+def hear(run: RunEffects, event: SiteSaid) -> None:
+    assert isinstance(event.fact, SourcesStand)
+    run.losses.hear(event.fact.heard)
 
 
 def count(run: RunEffects, event: SiteSaid) -> None:

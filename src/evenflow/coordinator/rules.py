@@ -58,6 +58,7 @@ from evenflow.site.facts import (
     Promised,
     Refused,
     RowsShed,
+    SourcesStand,
     StateUnreadable,
     TookOver,
     Unread,
@@ -106,6 +107,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("D5", RowsShed, guards.is_member, note_shed, "what was left out is told by every replica, and counts once")
     yield said("D5", ArcThinned, guards.is_member, note_thinned, "what the plan left out is told by every replica, and counts once")
     yield said("B4", Voided, guards.is_member, losing.note, "what was read as empty is counted")
+    yield said("B4", SourcesStand, guards.is_member, losing.hear, "a sink has what was read there: nobody reads it again")
     yield said("B4", Unread, guards.is_member, losing.count, "rows that nobody has received are counted")
     yield said("J2", Logged, guards.is_member, appending.note_cuts, "what all live members hold goes into the next entry")
     yield said("E6", PartFinished, guards.is_member, RunEffects.note_finished, "the run is over when every live replica's part is")

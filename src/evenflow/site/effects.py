@@ -216,6 +216,8 @@ class Effects(Fittings):
 
     def hear(self, event: Heard) -> None:
         peer, section = event.peer, event.section
+        if section.resumes:
+            self.leading.bear_witness_to(peer)
         for resume in section.resumes:
             self.feeding.answer(peer, resume)
         if section.ack is not None and self.acknowledging.hear(peer, section.ack):
@@ -465,7 +467,7 @@ class Effects(Fittings):
         tick, segment = outcome.tick, cohort.hosted.segment
         plan = self.view.terms(segment.id, tick.epoch).plan
         if segment.kind == "ingress" and self.view.plan.mode(segment.id) is Mode.AMNESIA:
-            self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed(set(segment.outputs)))
+            self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed())
         for output, stream in enumerate(segment.outputs):
             kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output), tick.kept, tick.newest)
             if self.losing.counting:

@@ -55,6 +55,13 @@ class Voided:
 
 
 @dataclass(frozen=True, slots=True)
+class SourcesStand:
+    """Rows go from here to a sink, among them what was read here of sources that have no followers, up to there (B4)."""
+
+    heard: tuple[Begins, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Unread:
     """Partitions began anew behind `stream`, and of what this site has sent them, or would have, nobody has received so many rows (B4)."""
 
@@ -240,6 +247,7 @@ Fact = (
     | RowsShed
     | ArcThinned
     | Voided
+    | SourcesStand
     | Unread
     | StateUnreadable
     | Pasted

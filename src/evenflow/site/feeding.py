@@ -181,9 +181,9 @@ class Feeding:
         section.bundles.extend(bundles)
         section.marks.append(mark)
 
-    def fed(self, streams: set[int]) -> set[SiteId]:
-        """Sites that get marks of any of these streams from here."""
-        return {site for stream in streams for site, _ in self._asked[stream]}
+    def fed(self) -> set[SiteId]:
+        """Sites that get marks of any stream from here."""
+        return {site for asked in self._asked.values() for site, _ in asked}
 
     def _forget_asked(self, peer: SiteId) -> None:
         """A link is new or gone: its other end asks again for what it wants."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from evenflow.availability.mode import Mode
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.section import Held, Record, Section, Settled
 from evenflow.plan.layout import Layout
@@ -57,6 +58,7 @@ class Leading:
         self._roles: dict[Key, Role] = {}
         self._early: dict[tuple[Key, SiteId], Held] = {}
         self._witnessed: dict[Key, Begins] = {}
+        self._stands: dict[Key, int] = {}
 
     # ------------------------------------------------------------ who does what
 
@@ -137,8 +139,8 @@ class Leading:
     # ------------------------------------------------------------ without followers
 
     def bear_witness(self, logs: Iterable[PartitionLog], epoch: int, fed: set[SiteId]) -> None:
-        """Tell whoever gets an epoch's frames, and a peer if nobody does, where the source stands: where no follower knows, those who have
-        the rows must, or a successor would read them again. logs: of led partitions that have none. fed: sites that get the frames."""
+        """Tell whoever gets anything from here, and a peer or two if nobody does, where the source stands: where no follower knows, those
+        who have the rows must, or a successor would read them again. logs: of led partitions that have none. fed: sites that get frames."""
         peers = fed - {self._view.site}
         if not peers:
             others = [site for site in self._view.membership.sites if site != self._view.site]
@@ -146,10 +148,26 @@ class Leading:
             peers = set((after + others)[:2])
         for log in logs:
             assert log.done == epoch, f"{log.segment, log.partition} has emitted {log.done}, and bears witness of {epoch}"
-            key, stamp = (log.segment, log.partition), log.stamp_done
-            record = Record(*key, epoch, FIRST_TERM, 0, stamp, stamp, log.taken_done, False, log.ended_done, None)
             for peer in sorted(peers):
-                self._outbox[peer].records.append(record)
+                self._outbox[peer].records.append(_witness(log))
+
+    def bear_witness_to(self, peer: SiteId) -> None:
+        """It asks for frames, and may not know of their rows: it has not asked before, or what was said then is lost with a link."""
+        if said := [_witness(log) for log in self._alone() if log.done]:
+            self._outbox[peer].records += said
+
+    def stands(self) -> tuple[Begins, ...]:
+        """Where sources stand that have no followers, as far as that has not been asked before: whoever gives rows to a sink tells the
+        driver first, since it may be that no peer can be reached."""
+        moved = [log for log in self._alone() if log.taken_done > self._stands.get((log.segment, log.partition), 0)]
+        self._stands |= {(log.segment, log.partition): log.taken_done for log in moved}
+        return tuple([Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in moved])
+
+    def _alone(self) -> list[PartitionLog]:
+        """Of ingress partitions that are led here, and of which nobody else writes down anything."""
+        if Mode.AMNESIA not in self._view.plan.modes:
+            return []
+        return [self.logs[key] for key, _ in self.led() if self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA]
 
     def witness(self, records: Iterable[Record]) -> None:
         """Records of partitions of which there is no log here."""
@@ -297,6 +315,12 @@ class Leading:
         for key, role in self._roles.items():
             if role.leader == peer:
                 self._ask(key)
+
+
+def _witness(log: PartitionLog) -> Record:
+    """Where its source stands at the end of what was emitted, and no rows."""
+    stamp = log.stamp_done
+    return Record(log.segment, log.partition, log.done, FIRST_TERM, 0, stamp, stamp, log.taken_done, False, log.ended_done, None)
 
 
 def newest_term(section: Section) -> int:

@@ -16,6 +16,7 @@ from typing import Final
 
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import Release, Stored
+from evenflow.site.facts import SourcesStand
 from evenflow.site.ground import Ground
 from evenflow.site.outcome import Outcome
 
@@ -117,6 +118,8 @@ class Releasing:
 
     def release(self, release: Release) -> None:
         part = self._part
+        if release.batch.num_rows and (stands := part.leading.stands()):
+            part.tell(SourcesStand(stands))  # Before the rows.
         if part.view.counts(release.segment, (0,)):
             part.counters.rows_out += release.batch.num_rows
         key = release.segment, release.epoch

@@ -32,7 +32,14 @@ UNREACHABLE: Final[Mapping[str, str]] = (
         ),
         _NO_LINES,
     )
-    | dict.fromkeys(("coordinator B4 SiteSaid Voided is_member: note", "coordinator B4 SiteSaid Unread is_member: count"), _NO_AMNESIA)
+    | dict.fromkeys(
+        (
+            "coordinator B4 SiteSaid Voided is_member: note",
+            "coordinator B4 SiteSaid SourcesStand is_member: hear",
+            "coordinator B4 SiteSaid Unread is_member: count",
+        ),
+        _NO_AMNESIA,
+    )
     | {"site B1 Revive always: revive": _NO_PASSIVE}
     | dict.fromkeys(
         [f"{who} {rule.name}" for who, table in TABLES.items() for rule in table.rules if rule.id in ("P1", "P2", "P3", "P4", "P5", "P6")],

@@ -35,10 +35,12 @@ class Wire:
 
 @dataclass(slots=True)
 class Connection:
-    """Between two sites. generation: raised when it is lost. open: by end, whether that end can send. linked: it was up once. dialing: a
-    try is under way."""
+    """Between two sites. generation: raised when it is lost, and when there is a new one. there: the generation that came up last; what is
+    said on it arrives as long as that is the newest. open: by end, whether that end believes that it can send. linked: it was up once.
+    dialing: a try is under way."""
 
     generation: int = 0
+    there: int = 0
     open: dict[int, bool] = field(default_factory=dict)
     linked: bool = False
     dialing: bool = False
@@ -99,7 +101,7 @@ class Network:
         connection = self.between(sender, receiver)
         if not connection.open.get(sender, False):
             return
-        generation = connection.generation
+        generation = connection.there  # An end that has not heard of its loss yet speaks on it for nothing.
 
         wire = self.wires[sender, receiver]
         wire.sent += 1
@@ -138,7 +140,7 @@ class Network:
         if not wire.slow_us:
             wire.heard += 1
             return
-        generation = connection.generation
+        generation = connection.there
 
         def arrive() -> None:
             if connection.generation == generation:
@@ -230,7 +232,7 @@ class Network:
             self._dial_later(a, b, max(self.link.reconnect_us, 5_000))
             return
         connection.generation += 1
-        connection.linked = True
+        connection.there, connection.linked = connection.generation, True
         for end, peer in ((a, b), (b, a)):
             connection.open[end] = False
             at_us = self._clock.now_us + self._random.randint(0, 500)
