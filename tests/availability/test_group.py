@@ -156,3 +156,37 @@ def test_nothing_is_given_out_before_all_silences_are_over_and_then_what_agreed(
 def test_a_region_that_is_exact_withholds_nothing() -> None:
     withheld = Withheld[str](Gate(), 0)
     assert withheld.made(3, 7, "rows") == Link(0, 3, 7) and withheld.given() == [(Link(0, 3, 7), "rows")]
+
+
+def test_a_quiet_sink_is_not_waited_for_and_its_first_epoch_is_left_to_others() -> None:
+    """Nobody here knows which epoch with rows came before the horizon."""
+    loud, quiet = Silence.behind("out", 4), Silence.behind("alerts", 4)
+    loud.needed = quiet.needed = 2
+    gate = Gate({"out": loud, "alerts": quiet})
+    withheld = Withheld[str](gate, 4, known=False)
+    for link in links(5, 6):
+        loud.made(link)
+        assert not gate.over
+        loud.heard(link, "east")
+    assert gate.over
+    assert withheld.made(20, 1, "first") == Link(4, 20, 1) and withheld.given() == []
+    assert withheld.made(30, 1, "second") == Link(20, 30, 1) and withheld.given() == [(Link(20, 30, 1), "second")]
+
+
+@pytest.mark.parametrize("pending", ["own", "live", "differed"])
+def test_a_quiet_sink_of_which_something_is_left_to_compare_or_that_has_differed_is_waited_for(pending: str) -> None:
+    loud, quiet = Silence.behind("out", 4), Silence.behind("alerts", 4)
+    loud.needed = quiet.needed = 2
+    gate = Gate({"out": loud, "alerts": quiet})
+    if pending != "live":
+        quiet.made(Link(4, 5, 1))
+    if pending != "own":
+        quiet.heard(Link(3, 5, 2), "east")
+    for link in links(5, 6):
+        loud.made(link)
+        loud.heard(link, "east")
+    assert loud.over and not gate.over
+    for link in links(7, 8):
+        loud.made(link)
+        loud.heard(link, "east")
+    assert gate.over == (pending == "differed")

@@ -29,6 +29,8 @@ ELSEWHERE = {
     "regions.md-3": "needs two regions: tests/world/test_subscribing.py does what it says",
     "regions.md-4": "goes on from the first block: tests/world/test_grouping.py draws such a dataflow",
     "regions.md-5": "needs an engine: tests/spark/test_groups.py does what it says",
+    "regions.md-6": "needs regions: tests/world/test_silent.py does what it says",
+    "regions.md-7": "needs an engine: tests/world/test_silent.py does what it says",
     "start.md-1": "makes a session: tests/spark/test_first_programs.py runs it",
     **{name: "tests/cli/test_cookbook.py runs it" for name in BLOCKS if name.startswith("cookbook")},
 }

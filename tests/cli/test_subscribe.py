@@ -48,9 +48,14 @@ def test_one_object(port: int, capfd: pytest.CaptureFixture[str]) -> None:
     assert (found["epochs"], found["rows"], found["delivered"], found["ended"]) == (1, 2, 2, False)
 
 
+GROUP = ["--group", "g", "--group-begin", "2026-11-23T08:00:00Z"]
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [(["--group", "g"], "--group-begin"), (["--group-begin", "2026-11-23T08:00:00Z"], "--group"), (["--group-place", "1"], "--group"),
+     (["--group-peer", "localhost:1"], "--group"), ([*GROUP, "--group-peer", "far:1"], "tls_ca"),
+     ([*GROUP, "--group-peer", "out=localhost:1", "--group-peer", "localhost:2"], "SINK="),
      (["--group", "g", "--group-begin", "soon"], "zone"), (["--group", "a b", "--group-begin", "2026-11-23T08:00:00Z"], "letters")],
 )  # fmt: skip
 def test_a_region_is_wholly_described_or_refused(given: list[str], why: str, capfd: pytest.CaptureFixture[str]) -> None:

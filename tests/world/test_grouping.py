@@ -69,12 +69,12 @@ def test_a_sink_that_cannot_compare_is_refused(sink: Any) -> None:
         made(sink=sink)
 
 
-PLAIN: dict[str, Any] = {"url": None, "standby": False, "tables": False, "shedding": "off", "balance": "none"}
+PLAIN: dict[str, Any] = {"url": None, "tables": False, "shedding": "off", "balance": "none"}
 
 
 @pytest.mark.parametrize(
     ("other", "why"),
-    [({"url": "/x"}, "location"), ({"standby": True}, "standby"), ({"tables": True}, "table"), ({"shedding": "on"}, "leave out"),
+    [({"tables": True}, "table"), ({"shedding": "on"}, "leave out"),
      ({"balance": "river"}, "dealt")],
 )  # fmt: skip
 def test_what_a_region_would_decide_by_itself_is_refused(other: dict[str, Any], why: str) -> None:

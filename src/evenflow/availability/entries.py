@@ -105,7 +105,8 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class Completed:
     """Checkpoint `number` is whole: the state of everything as of the end of `epoch`. began_s, ended_s: wall clock, for people only.
-    generation: that began it; with the number it says where its objects are."""
+    generation: that began it; with the number it says where its objects are. lasts: by sink in the driver, the last epoch with rows up to
+    this one, 0 if none had any; none where older versions have written the entry."""
 
     number: int
     epoch: int
@@ -113,6 +114,7 @@ class Completed:
     began_s: float = 0.0
     ended_s: float = 0.0
     generation: int = 0
+    lasts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def place(self) -> tuple[int, int]:
@@ -204,9 +206,9 @@ class Entry:
 
 
 def timeless(entry: Entry) -> Entry:
-    """The entry without what only people read: when a checkpoint began and ended."""
+    """The entry without what a driver adds to it where it is written: when a checkpoint began and ended, and what sinks had."""
     matter = entry.matter
-    return replace(entry, matter=replace(matter, began_s=0.0, ended_s=0.0)) if isinstance(matter, Completed) else entry
+    return replace(entry, matter=replace(matter, began_s=0.0, ended_s=0.0, lasts={})) if isinstance(matter, Completed) else entry
 
 
 JOURNAL: Final = "journal/"
@@ -298,10 +300,11 @@ def _said(matter: Matter) -> dict[str, Any]:
                 [p.segment, p.site, list(p.partitions), dict(p.facts), [[o.name, o.step, o.rows, o.bytes, o.digest] for o in p.objects]]
                 for p in matter.pieces
             ]
-            return {
+            made = {
                 "number": matter.number, "epoch": matter.epoch, "pieces": pieces, "began_s": matter.began_s, "ended_s": matter.ended_s,
                 "generation": matter.generation,
             }  # fmt: skip
+            return made | {"lasts": dict(matter.lasts)} if matter.lasts else made
         case Ended() | Stopped():
             return {"epoch": matter.epoch}
         case Snapshot():
@@ -384,7 +387,8 @@ def _all_cuts(said: Sequence[Any]) -> dict[Key, tuple[Cut, ...]]:
 def _completed(said: Mapping[str, Any]) -> Completed:
     pieces = tuple(_piece(*piece) for piece in said["pieces"])
     number, epoch, generation = as_int(said["number"]), as_int(said["epoch"]), as_int(said["generation"])
-    return Completed(number, epoch, pieces, float(said["began_s"]), float(said["ended_s"]), generation)
+    lasts = {as_text(sink): as_int(last) for sink, last in said.get("lasts", {}).items()}
+    return Completed(number, epoch, pieces, float(said["began_s"]), float(said["ended_s"]), generation, lasts)
 
 
 def _cuts(

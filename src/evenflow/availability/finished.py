@@ -45,7 +45,7 @@ class Finished(Generic[Rows]):
 
     def begin_behind(self, epoch: int) -> None:
         """Before the first one: what this region makes follows on `epoch`, or on one with rows before it that it does not know."""
-        assert not self.passed, "epochs have been finished already"
+        assert self.passed == self.floor and not self._kept, "epochs have been finished already"
         self.last = self.passed = self.floor = epoch
 
     def add(self, epoch: int, digest: int, rows: Rows, size: int, now_us: int) -> Link | None:

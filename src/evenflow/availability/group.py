@@ -76,10 +76,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One of a group. place: in the group's list, from 0: so many hedges it leaves shared sinks to those before it."""
+    """One of a group. place: in the group's list, from 0: so many hedges it leaves shared sinks to those before it. after: it began without
+    state behind this epoch, and is silent until it is believed (`availability.silence`); 0: what it makes is exact. peers: by sink, the
+    ports of other regions by which that is found out, and tls_ca, who has signed their certificates."""
 
     group: Group
     place: int = 0
+    after: int = 0
+    peers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tls_ca: str | None = None
 
 
 REMEDIES: Final = {

@@ -68,13 +68,22 @@ def reading(now: int, kept_from: int, checkpoint: int | None, horizon: int | Non
     return Reading(Start.HORIZON, after)
 
 
+def near(made: int, horizon: int) -> Reading:
+    """How a region begins that would rather be silent for a while than read everything. made: the last epoch with rows that a live region
+    has. horizon: so many epochs back state reaches. One epoch more is not whole where the horizon begins in it, and of the first one with
+    rows it is not known which came before."""
+    after = made - horizon - 2
+    return Reading(Start.HORIZON, after) if after > 0 else Reading(Start.ORIGIN, 0)
+
+
 @dataclass(slots=True)
 class Silence:
     """Of a region that reads from its horizon. sink: of which it compares results. agreed: so many epochs in a row were equal; since: the
     last epoch that was not, behind which they are.
 
     own, live: links that only one side has said yet, by epoch. through: up to there they were compared. told: the last epoch of a live
-    region, without gaps from where its last gap was. needed: so many equal ones in a row.
+    region, without gaps from where its last gap was. needed: so many equal ones in a row. over: there were so many; what differs from then
+    on is a contradiction.
     """
 
     sink: str
@@ -85,6 +94,8 @@ class Silence:
     through: int = 0
     told: int = 0
     needed: int = COMPARED
+    over: bool = False
+    _equal: deque[int] = field(default_factory=deque)
 
     @staticmethod
     def behind(sink: str, epoch: int) -> Silence:
@@ -92,9 +103,13 @@ class Silence:
         return Silence(sink, since=epoch, through=epoch, told=epoch)
 
     @property
-    def over(self) -> bool:
-        """It may feed and commit."""
-        return self.agreed >= self.needed
+    def settled(self) -> bool:
+        """Neither side has said anything that the other one has not."""
+        return not self.own and not self.live
+
+    def behind_all(self, epoch: int) -> bool:
+        """So many equal ones as are needed came behind this epoch."""
+        return self.over and bool(self._equal) and self._equal[0] > epoch
 
     def made(self, link: Link) -> None:
         """This region has finished an epoch with rows."""
@@ -113,6 +128,7 @@ class Silence:
         """What live regions have up to there is not known: nothing of it can be compared, and what agreed before is not in a row with what
         comes."""
         self.since, self.agreed = max(self.since, through), 0
+        self._equal.clear()
         for side in (self.own, self.live):
             for epoch in [each for each in side if each <= through]:
                 del side[epoch]
@@ -133,23 +149,43 @@ class Silence:
         for epoch in sorted(e for e in {*self.own, *self.live} if e <= through):
             own, live = self.own.pop(epoch, None), self.live.pop(epoch, None)
             if own == live:
-                self.agreed += 1
+                self._agree(epoch)
             elif self.over:
                 raise RegionsDisagree(self.sink, epoch, region, "has other rows in it than this one, which had been as the others")
             else:
                 self.agreed, self.since = 0, epoch
+                self._equal.clear()
         self.through = max(self.through, through)
+
+    def _agree(self, epoch: int) -> None:
+        self.agreed += 1
+        self._equal.append(epoch)
+        if len(self._equal) > self.needed:
+            self._equal.popleft()
+        self.over = self.over or self.agreed >= self.needed
 
 
 @dataclass(slots=True)
 class Gate:
-    """Of one region: nothing leaves it before all its silences are over. silences: by sink; none: what it makes is exact from the start."""
+    """Of one region: nothing leaves it before it is believed. silences: by sink; none: what it makes is exact from the start.
+
+    A sink may have rows once a day, or never. So where one sink's silence is over another one's is as well if nothing of it is left to be
+    compared, and it has not differed since the epochs by which that one is over.
+    """
 
     silences: dict[str, Silence] = field(default_factory=dict)
+    _believed: bool = False
 
     @property
     def over(self) -> bool:
-        return all(silence.over for silence in self.silences.values())
+        """It may feed and commit, from now on."""
+        self._believed = self._believed or not self.silences or self._agrees()
+        return self._believed
+
+    def _agrees(self) -> bool:
+        over = [silence for silence in self.silences.values() if silence.over]
+        rest = [silence for silence in self.silences.values() if not silence.over]
+        return any(all(each.settled and one.behind_all(each.since) for each in rest) for one in over)
 
     @property
     def since(self) -> int:
@@ -160,6 +196,8 @@ class Gate:
 @dataclass(slots=True)
 class Withheld(Generic[Rows]):
     """What a region has made of one sink since it agrees, until it may give that out. prev: the last epoch with rows that it has made.
+    known: it is that of the live regions. Of the first epoch that a region makes behind its horizon nobody here knows which came before,
+    so that one is left to others, also where the sink is so quiet that it was never compared.
 
     What it gives out first is the first epoch behind the last one that was not as a live region has it: of all that follows it knows which
     epoch came before, too.
@@ -167,13 +205,16 @@ class Withheld(Generic[Rows]):
 
     gate: Gate
     prev: int
+    known: bool = True
     _kept: deque[tuple[Link, Rows]] = field(default_factory=deque)
 
     def made(self, epoch: int, digest: int, rows: Rows) -> Link:
         """It has finished an epoch with rows."""
         link = Link(self.prev, epoch, digest)
         self.prev = epoch
-        self._kept.append((link, rows))
+        if self.known:
+            self._kept.append((link, rows))
+        self.known = True
         self._trim()
         return link
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 
 from evenflow.availability.content import Content
@@ -46,6 +46,11 @@ class Standing:
     def base(self) -> int:
         """The epoch that everything begins after: that of the newest checkpoint, 0 if there is none."""
         return self.checkpoints[-1].epoch if self.checkpoints else 0
+
+    @property
+    def lasts(self) -> Mapping[str, int]:
+        """By sink in the driver, the last epoch with rows up to the base; none where that is not known."""
+        return self.checkpoints[-1].lasts if self.checkpoints else {}
 
     @property
     def durable(self) -> int:

@@ -43,6 +43,15 @@ GroupBegin = Annotated[str | None, typer.Option(metavar="TIME", help="When the g
 GroupPlace = Annotated[
     int, typer.Option(help="Of this region in the group's list, from 0; the first writes to shared sinks.", min=0, max=99)
 ]
+GroupPeers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--group-peer",
+        metavar="HOST:PORT",
+        help="Stream sink of another region (SINK=HOST:PORT if there are several): begin near the present, silent until results agree.",
+    ),
+]
+GroupCa = Annotated[Path | None, typer.Option(help="Who has signed the peers' certificates, in PEM.", dir_okay=False)]
 Cut = Annotated[
     str | None,
     typer.Option(metavar="HOW", help="What decides which rows form an epoch, of all sources: content, or leader; default the file's."),

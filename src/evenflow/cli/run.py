@@ -18,6 +18,8 @@ from evenflow.cli.options import (
     FromSavepoint,
     Group,
     GroupBegin,
+    GroupCa,
+    GroupPeers,
     GroupPlace,
     Json,
     Master,
@@ -79,6 +81,8 @@ def run(
     group: Group = None,
     group_begin: GroupBegin = None,
     group_place: GroupPlace = 0,
+    group_peers: GroupPeers = None,
+    group_ca: GroupCa = None,
     statistics: Statistics = None,
     record: Record = None,
     config: Config = None,
@@ -102,7 +106,7 @@ def run(
     check_availability(availability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
-    region = region_of(group, group_begin, group_place)
+    region = region_of(group, group_begin, group_place, group_peers, group_ca)
     cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms, mirrored)
     check_file(file, "the path of a Python file that defines dataflow()")
     from evenflow.world.flow_file import load

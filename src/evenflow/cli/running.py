@@ -137,17 +137,20 @@ def check_savepoint(location: str | None, savepoint: str | None, dropped: Sequen
         raise typer.BadParameter("it is about the state of a savepoint: give --from-savepoint, too", param_hint="--drop-state")
 
 
-def region_of(name: str | None, begin: str | None, place: int) -> InGroup | None:
-    """What --group, --group-begin and --group-place say. Raises OptionError and Typer's error for an option without the other."""
+def region_of(
+    name: str | None, begin: str | None, place: int, peers: Sequence[str] | None = None, ca: Path | None = None
+) -> InGroup | None:
+    """What --group and the options about it say. Raises OptionError and Typer's error for an option without the other."""
     if (name is None) != (begin is None):
         raise typer.BadParameter("needs --group and --group-begin, which are the same for all regions", param_hint="--group")
     if name is None:
-        if place:
-            raise typer.BadParameter("is of a region: give --group and --group-begin", param_hint="--group-place")
+        for given, option in ((place, "--group-place"), (peers, "--group-peer"), (ca, "--group-ca")):
+            if given:
+                raise typer.BadParameter("is of a region: give --group and --group-begin", param_hint=option)
         return None
-    from evenflow.world.grouping import group
+    from evenflow.world.grouping import group, peers_in
 
-    return group(name, str(begin), place=place)
+    return group(name, str(begin), place=place, peers=peers_in(peers or ()), tls_ca=None if ca is None else str(ca))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any
 
 from evenflow.availability.entries import Completed, Entry
 from evenflow.availability.mode import Modes
+from evenflow.coordinator.kinds import Kind as Kind
 from evenflow.errors import EvenflowError
 from evenflow.plan.plan import Placement, Version
 from evenflow.policy.move import Move
@@ -345,99 +346,6 @@ class OpenEnds:
     what `RunMachine.durable` says, which is None if nothing waits: without a journal."""
 
     epoch: int
-
-
-class Kind(StrEnum):
-    """What can happen to a run, for people who watch it. Nothing in the engine reads it to find out how a request went: see `Done`."""
-
-    SITE_LOST = "site_lost"
-    """A site is dead."""
-    SITE_LEFT = "site_left"
-    """A site had been emptied, and has gone."""
-    SITE_JOINED = "site_joined"
-    """A site takes part from now on."""
-    SITE_EMPTIED = "site_emptied"
-    """A site that is to leave has nothing any more."""
-    TAKE_OVER = "take_over"
-    """The replicas of a dead site's partitions go on without it."""
-    COPY_BEGUN = "copy_begun"
-    """Partitions are copied to a site, which lacks them since a death."""
-    COPY_LIVE = "copy_live"
-    """A site has what was copied to it, and counts."""
-    COPY_DROPPED = "copy_dropped"
-    """What was to be copied to a site did not get there."""
-    BEGUN_ANEW = "begun_anew"
-    """Partitions that nobody had any more have begun anew with nothing, and what was lost is declared."""
-    RECOVERY_WAITS = "recovery_waits"
-    """Something is missing, and nobody can copy it now."""
-    REDUNDANCY = "redundancy"
-    """Every partition has all its replicas again."""
-    MOVE_BEGUN = "move_begun"
-    """Partitions move to a site."""
-    MOVE_DONE = "move_done"
-    """Partitions have moved to a site."""
-    MOVE_DROPPED = "move_dropped"
-    """A move to a site was given up."""
-    MOVE_REFUSED = "move_refused"
-    """A move that somebody wanted cannot be."""
-    ROUND = "round"
-    """The policy has looked at the load."""
-    REPARTITIONED = "repartitioned"
-    """A segment has another number of partitions."""
-    REPARTITION_REFUSED = "repartition_refused"
-    """A segment cannot have the number of partitions that was wanted."""
-    AVAILABILITY = "availability"
-    """Boxes have another mode of availability."""
-    REPLACED = "replaced"
-    """The run goes on as another version."""
-    NEWCOMER = "newcomer"
-    """Something has come to a source, and is read."""
-    TABLE_REFRESHED = "table_refreshed"
-    """A table was read anew, and has other rows."""
-    REFRESH_FAILED = "refresh_failed"
-    """A table could not be read anew."""
-    SHEDDING = "shedding"
-    """A source is late, and rows of it are left out."""
-    NEVER_SHED = "never_shed"
-    """Rows of some source may be left out, and are not, since nobody can say since when one was due."""
-    SHEDDING_ENDED = "shedding_ended"
-    """Of a source that was late rows are left out no more, or the run is over."""
-    SCALING = "scaling"
-    """The number of sites is to change, since it is too small or too large for what is offered."""
-    SCALING_WAITS = "scaling_waits"
-    """Fewer sites are there than there should be, and no more can be had now."""
-    DISK_TROUBLE = "disk_trouble"
-    """A site's disk does not do what it should."""
-    CHECKPOINT_COMPLETED = "checkpoint_completed"
-    """A checkpoint is whole."""
-    CHECKPOINT_DROPPED = "checkpoint_dropped"
-    """A checkpoint did not become whole; the run goes on without it."""
-    CHECKPOINT_PASSED_OVER = "checkpoint_passed_over"
-    """A checkpoint cannot be read; the run begins with an older one, or with none, and makes more again."""
-    USER_CODE_SLOW = "user_code_slow"
-    """User code at a site has not returned for a while."""
-    USER_CODE_BACK = "user_code_back"
-    """User code at a site that did not return for a while has."""
-    JOURNAL_WAITS = "journal_waits"
-    """The journal's store does not take what it should; nothing new is given out meanwhile."""
-    JOURNAL_BACK = "journal_back"
-    """It does again."""
-    CLOCK_BEHIND = "clock_behind"
-    """This driver's clock is behind the times in the journal."""
-    RESTARTED = "restarted"
-    """The run goes on where another driver has left it."""
-    LOST = "lost"
-    """All replicas of some partitions are gone, and the run goes on by itself as soon as there are sites."""
-    RECOVERED_IN_PLACE = "recovered_in_place"
-    """The run goes on where it stood when all replicas of some partitions were lost."""
-    NOT_BACKED_UP = "not_backed_up"
-    """No site has memory for the image of what another one has."""
-    STANDBY_WAITS = "standby_waits"
-    """This driver stands by: another one runs the dataflow, or nobody has begun."""
-    STANDBY_TAKES_OVER = "standby_takes_over"
-    """The driver before has been silent for so long that this one begins."""
-    STANDBY_ENDS = "standby_ends"
-    """The run has ended while this driver stood by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,9 @@ _OF_TONE: Final = {
     "bad": "kill site_lost lost begun_anew",
     "warn": "recovery_waits take_over copy_dropped move_dropped move_refused repartition_refused scaling_waits refresh_failed "
     "shedding not_backed_up disk_trouble checkpoint_dropped checkpoint_passed_over user_code_slow journal_waits clock_behind "
-    "standby_takes_over",
-    "good": "redundancy recovered_in_place restarted site_joined shedding_ended checkpoint_completed user_code_back journal_back",
+    "standby_takes_over silent",
+    "good": "redundancy recovered_in_place restarted site_joined shedding_ended checkpoint_completed user_code_back journal_back "
+    "believed",
     "accent": "copies move repartitioned availability replaced scaling",
     "violet": "site_emptied site_left round",
 }  # fmt: skip

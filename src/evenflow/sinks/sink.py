@@ -43,6 +43,11 @@ class Writer(ABC):
         of epochs; portions of an epoch may come after those of a later one. Raises as `write`."""
         self.write(epoch, batch)
 
+    def begin_behind(self, epoch: int) -> None:
+        """What is written first is behind this epoch, the last one with rows before it. Called before the first `write`, of a region that
+        began in the middle (race.md, W4)."""
+        return
+
     def ended(self) -> None:
         """Every source of the run has ended, and all its epochs have been written. Called before `close`, and not for a run that was
         stopped."""

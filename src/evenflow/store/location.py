@@ -32,13 +32,15 @@ RUN: Final = re.compile(r"[\w.-]{1,200}", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class Head:
     """What `evenflow.json` says. run: the id that all generations of the location share. made_with: the version that made the location.
-    savepoint: it is none that a driver begins at, but one checkpoint to start from elsewhere."""
+    savepoint: it is none that a driver begins at, but one checkpoint to start from elsewhere. region: the run is one region of a group, of
+    which it has the name."""
 
     format: int
     run: str
     dataflow: str
     made_with: str
     savepoint: bool = False
+    region: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +62,22 @@ def new_run(dataflow: str) -> str:
     return f"{named(dataflow)[:100]}-{uuid.uuid4().hex[:12]}"
 
 
-def open_location(url: str, dataflow: str, made_with: str, options: Mapping[str, Any] | None = None) -> Location:
+def open_location(
+    url: str, dataflow: str, made_with: str, options: Mapping[str, Any] | None = None, *, group: str | None = None
+) -> Location:
     """The location of a dataflow, made if it is not there, of a store that was proven to be good for it (see `probe`).
 
-    options: see `open_store`. Raises LocationError: another dataflow's, of a newer format, not a location, or of a store that will not do.
-    What is there already is looked at before anything is written.
+    options: see `open_store`. group: the run is a region of that group. Raises LocationError: another dataflow's, another group's, of a
+    newer format, not a location, or of a store that will not do. What is there already is looked at before anything is written.
     """
     store = open_store(url, options)
     head = head_of(store)
     if head is not None:
-        _demand(head, dataflow, store)
+        _demand(head, dataflow, store, group)
     probe(store)
     if head is not None:
         return Location(store, head)
-    mine = Head(FORMAT, new_run(dataflow), dataflow, made_with)
+    mine = Head(FORMAT, group or new_run(dataflow), dataflow, made_with, region=group is not None)
     try:
         if left := [name for folder in ("journal/", "checkpoints/") for name in store.names(folder)]:
             raise LocationError(
@@ -91,7 +95,7 @@ def open_location(url: str, dataflow: str, made_with: str, options: Mapping[str,
         raise LocationError(
             f"checkpoint location {store.url}: {HEAD} was written and is not there; somebody deletes what is in the location"
         )
-    _demand(head, dataflow, store)
+    _demand(head, dataflow, store, group)
     return Location(store, head, fresh=head == mine)
 
 
@@ -106,7 +110,7 @@ def find_location(url: str, options: Mapping[str, Any] | None = None) -> Locatio
 
 def head_bytes(head: Head) -> bytes:
     """As it is written."""
-    said = {name: value for name, value in asdict(head).items() if name != "savepoint" or value}
+    said = {name: value for name, value in asdict(head).items() if name not in ("savepoint", "region") or value}
     return json.dumps(said, indent=1).encode() + b"\n"
 
 
@@ -139,14 +143,14 @@ def head_of(store: Store) -> Head | None:
     run, dataflow = said.get("run"), said.get("dataflow")
     if not isinstance(run, str) or not RUN.fullmatch(run) or not isinstance(dataflow, str) or not isinstance(made_with, str):
         raise _no_head(store, "lacks run, dataflow or made_with, or one of them cannot be what it says")
-    return Head(said["format"], run, dataflow, made_with, said.get("savepoint") is True)
+    return Head(said["format"], run, dataflow, made_with, said.get("savepoint") is True, said.get("region") is True)
 
 
 def _no_head(store: Store, how: str) -> LocationError:
     return LocationError(f"{store.url} cannot be a checkpoint location: its {HEAD} {how}. Choose another location, or mend the file")
 
 
-def _demand(head: Head, dataflow: str, store: Store) -> None:
+def _demand(head: Head, dataflow: str, store: Store, group: str | None) -> None:
     if head.savepoint:
         raise LocationError(
             f"{store.url} is a savepoint, which stays as it is: start from it (from_savepoint=, --from-savepoint) at a location of its own"
@@ -155,4 +159,11 @@ def _demand(head: Head, dataflow: str, store: Store) -> None:
         raise LocationError(
             f"checkpoint location {store.url} is that of dataflow {head.dataflow[:100]!r}, not of {dataflow!r}: give each dataflow a "
             "location of its own"
+        )
+    if (head.run if head.region else None) != group:
+        begun = f"by a region of group {head.run!r}" if head.region else "by a run that is of no group"
+        wanted = "one that is of no group" if group is None else f"a region of group {group!r}"
+        raise LocationError(
+            f"checkpoint location {store.url} was begun {begun}, and {wanted} cannot go on there: start it as before, or at a location of "
+            "its own"
         )

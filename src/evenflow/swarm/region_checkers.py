@@ -35,7 +35,7 @@ class Alike(Observer):
     """What one life of a region cuts, and puts out if it is exact, is what the others do."""
 
     def __init__(self, checkers: RegionCheckers, region: SimRegion, world: SimWorld) -> None:
-        self._checkers, self._region, self._world = checkers, region, world
+        self._checkers, self._region, self._world, self._exact = checkers, region, world, not region.after
         world.observers = (*world.observers, self)
 
     def worked(self, site: SimSite, work: Work, outcome: Outcome) -> None:
@@ -51,10 +51,6 @@ class Alike(Observer):
                 add_digests(pieces.rows, np.ascontiguousarray(pieces.producers_of(0, pieces.rows.num_rows)), digest)
         self._checkers.put_out(self._region.name, segment.name, (segment.id, epoch), list(work.hosted.partitions), digest)
 
-    @property
-    def _exact(self) -> bool:
-        return self._world.coordinator.beginning.epoch == 0
-
 
 class RegionCheckers:
     """stamps: of each epoch. digests: by (segment, epoch) and partition. story: what happened, a line each."""
@@ -63,11 +59,12 @@ class RegionCheckers:
         self._group = group
         self._stamps: dict[int, tuple[int, str]] = {}
         self._digests: dict[Key, tuple[np.ndarray, dict[int, str]]] = {}
-        self._truth: dict[str, dict[int, tuple[Link, str]]] = {}
+        self._truth: dict[str, dict[int, Link]] = {}
         self._readers: list[SimSubscriber] = []
         self._seen: dict[int, deque[tuple[int, int]]] = {}
         self._well_since: dict[tuple[int, int], int] = {}
         self.story: list[str] = []
+        group.on_made.append(self.made)
         group.on_given.append(self.gave)
 
     def watch(self, region: SimRegion, world: SimWorld) -> None:
@@ -98,13 +95,34 @@ class RegionCheckers:
             else:
                 known[partition], by[partition] = digest[partition], region
 
+    def made(self, outlet: SimOutlet, link: Link) -> None:
+        """What an exact region makes is the truth, whoever is lost later; and all that are, and all their lives, make the same."""
+        if not outlet.region.after and self._group.liar is None:
+            known = self._truth.setdefault(outlet.name, {}).setdefault(link.epoch, link)
+            assert known == link, f"{outlet.region.name} makes {link} of {outlet.name}, and an exact region has made {known}"
+
     def gave(self, outlet: SimOutlet, link: Link) -> None:
         """W4: who is silent gives nothing out, and who has been says what exact regions have made."""
         region = outlet.region
         assert region.gate.over, f"{region.name} is silent, and gives out epoch {link.epoch} of {outlet.name}"
-        if self._group.liar is None:
-            known = self._exact(outlet.name).get(link.epoch, link)
-            assert known == link, f"{region.name} gives out {link} of {outlet.name}, and an exact region has made {known}"
+        if self._group.liar is not None:
+            return
+        known = self._truth.get(outlet.name, {}).get(link.epoch, link)
+        assert known == link, f"{region.name} gives out {link} of {outlet.name}, and an exact region has made {known}"
+        if not outlet.gave:
+            self._believed(region)
+
+    def _believed(self, region: SimRegion) -> None:
+        """W4: so many epochs in a row were as exact regions have made them, by a count of its own, of one sink at least."""
+        most = 0
+        for sink in region.gate.silences:
+            own, truth = region.outlets[sink].made, self._truth.get(sink, {})
+            through, agreed = min(max(own, default=0), max(truth, default=0)), 0
+            for epoch in sorted(epoch for epoch in {*own, *truth} if region.after < epoch <= through):
+                agreed = agreed + 1 if own.get(epoch) == truth.get(epoch) else 0
+            most = max(most, agreed)
+        needed = max([silence.needed for silence in region.gate.silences.values()], default=0)
+        assert most >= needed, f"{region.name} gives out after {most} epochs in a row that were as exact regions have them, of {needed}"
 
     # ------------------------------------------------------------ readers
 
@@ -190,7 +208,7 @@ class RegionCheckers:
         found: dict[int, Link] = {}
         for region in self._group.regions:
             outlet = region.outlets.get(sink)
-            if outlet is not None and outlet.world.coordinator.beginning.epoch == 0:
+            if outlet is not None and not region.after:
                 found |= outlet.made
         return found
 
@@ -217,7 +235,11 @@ class Ends:
     def over(self) -> bool:
         if any(reader.error is not None for reader in self._readers) or self._group.disagreed:
             return True
-        return not self.missing()
+        return not self.missing() and not any(self._may_be_believed(region) for region in self._group.regions)
+
+    def _may_be_believed(self, region: SimRegion) -> bool:
+        """It is silent, and has not made all that there is."""
+        return region.there and not region.gate.over and not all(outlet.ended for outlet in region.outlets.values())
 
     def missing(self) -> str:
         """What has not come, in words; empty if nothing is missing."""
@@ -226,11 +248,11 @@ class Ends:
                 return f"{reader.sink} is read up to epoch {reader.subscription.chain.delivered} only"
         for name, sink in self._group.shared.items():
             ended = [outlet for region in self._group.regions for each, outlet in region.outlets.items() if each == name and outlet.ended]
-            exact = [outlet for outlet in ended if outlet.world.coordinator.beginning.epoch == 0]
+            exact = [outlet for outlet in ended if not outlet.region.after]
             if not exact:
                 return f"no region has come to the end of {name}"
-            if sink.held.epoch != max(exact[0].made, default=0):
-                return f"sink {name} has epoch {sink.held.epoch}, and {max(exact[0].made, default=0)} was the last"
+            if sink.held.epoch != exact[0].withheld.prev:
+                return f"sink {name} has epoch {sink.held.epoch}, and {exact[0].withheld.prev} was the last"
         return ""
 
     def rows(self) -> dict[str, list[pa.RecordBatch]]:

@@ -26,6 +26,21 @@ REGIONS: Final = (
     ),
     _of_regions("a silent region gives out what it makes", "availability.silence:Withheld.given", "if not self.gate.over:", "if False:"),
     _of_regions(
+        "one epoch is enough to be believed", "availability.silence:Silence._agree", "self.agreed >= self.needed", "self.agreed >= 1"
+    ),
+    _of_regions(
+        "what differed is given out, too",
+        "availability.silence:Withheld._trim",
+        "self._kept[0][0].epoch <= self.gate.since or len(self._kept) > AHEAD",
+        "len(self._kept) > AHEAD",
+    ),
+    _of_regions(
+        "a location does not say which epoch with rows was the last",
+        "availability.entries:_completed",
+        "generation, lasts)",
+        "generation, {})",
+    ),
+    _of_regions(
         "rows before the horizon are read, too",
         "sources.cut:CutReader._behind",
         'np.searchsorted(epochs, self._source.after, "right")',

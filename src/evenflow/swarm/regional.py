@@ -10,13 +10,13 @@ from __future__ import annotations
 import traceback
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.availability.silence import Reading, Start
+from evenflow.availability.silence import Reading, near
 from evenflow.errors import RegionsDisagree
 from evenflow.query.horizon import horizon_us
 from evenflow.query.network import Network
@@ -28,6 +28,7 @@ from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.cut_cases import by_content
 from evenflow.swarm.draw import EVERY_CASE, QUICK, draw_mix
 from evenflow.swarm.faults import Faults, Mix
+from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.region_checkers import Ends, RegionCheckers
 from evenflow.swarm.shed_cases import BEGIN_US
@@ -45,7 +46,9 @@ LYING: Final = 0.12
 CONVERGE_S: Final = 40.0
 """Virtual seconds after the last fault within which readers and shared sinks must have everything."""
 BOUNDED: Final = 0.4
-"""So many of dataflows whose state does not reach far back."""
+"""So many of dataflows whose state does not reach far back, with rows for many epochs: who begins at his horizon is to be believed."""
+LOCATED: Final = 0.3
+"""So many regions but the first have a checkpoint location, where no region begins at its horizon."""
 BOUND: Final = ("late", "idle")
 CASES: Final = sorted(EVERY_CASE.keys() - PUSHED.keys())
 
@@ -75,7 +78,9 @@ class Drawn:
 
     def __str__(self) -> str:
         shared = {name: "owned" if sink.owned else "table" for name, sink in self.group.shared.items()}
-        sites = [f"{region.given.sites} sites x{region.given.replicas}" for region in self.group.regions]
+        sites = [
+            f"{region.given.sites} sites x{region.given.replicas}{' at a location' * region.given.located}" for region in self.group.regions
+        ]
         lying = f", {self.liar[0]} lies from epoch {self.liar[1]}" if self.liar else ""
         return f"{self.name} in {len(sites)} regions ({', '.join(sites)}), shared {shared or 'nothing'}, faults {self.kinds}{lying}"
 
@@ -85,7 +90,7 @@ def draw_regions(seed: int) -> Drawn:
     random = Random(f"regions of seed {seed}")
     name, case, network = draw_case(random)
     shape, partitions = random.choice([1, 2, 4]), random.choice([1, 3, 8])
-    given = [_region(random, seed, place) for place in range(random.randint(2, 4))]
+    given = [_region(random, seed, place, slowly=_short(network)) for place in range(random.randint(2, 4))]
     sinks = [box.name for box in network.of_kind("sink")]
     shared = {sink: random.random() < 0.5 for sink in sinks[_short(network) :] if random.random() < 0.4}
 
@@ -102,7 +107,7 @@ def draw_regions(seed: int) -> Drawn:
     mixes = {each.name: draw_mix(random, each.replicas, quick=True) if random.random() < 0.5 else Mix() for each in given}
     width_us = _cut(network).width_us
     if _short(network):
-        kinds = sorted({*kinds, "lose"})
+        kinds = sorted({*kinds[:2], "lose"})
     return Drawn(
         seed, name, case, network, group, until_us, random.choice([1, 2, 5]), random.choice([20_000, 100_000, 300_000]), kinds, liar,
         mixes, width_us,
@@ -114,7 +119,7 @@ def draw_case(random: Random) -> tuple[str, Case, Network]:
     bounded = random.random() < BOUNDED
     for tries in range(60):
         name = random.choice(BOUND if bounded else CASES)
-        case = EVERY_CASE[name](random, random.choice([40, 120]))
+        case = EVERY_CASE[name](random, random.choice([400, 1200]) if bounded else random.choice([40, 120]))
         network = by_content(case.flow.network, random)
         if network is not None and (not bounded or tries >= 30 or _short(network)):
             return name, case, network
@@ -133,10 +138,11 @@ def _cut(network: Network) -> CutSource:
     return found
 
 
-def _region(random: Random, seed: int, place: int) -> Given:
+def _region(random: Random, seed: int, place: int, *, slowly: bool) -> Given:
+    """slowly: it does not read everything at once, so that others can be lost and believed meanwhile."""
     sites = random.randint(1, 4)
     replicas = random.choice([1, 2]) if sites > 1 else 1
-    world = {
+    world: dict[str, Any] = {
         "seed": 1000 * seed + place,
         "placement": random.choice(["mirrored", "chained"]),
         "options": FlowOptions(
@@ -145,11 +151,15 @@ def _region(random: Random, seed: int, place: int) -> Given:
         ),
         "link": LinkModel((10, random.choice([50, 500])), 0, 500, 10.0, (0, 5_000)),
         "detection": DetectionModel(patience=QUICK, removed_us=(5_000, 60_000)),
-        "read_rows": random.choice([3, 10, 40, 400]),
-        "read_every_us": random.choice([(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
+        "read_rows": random.choice([3, 10, 40] if slowly else [3, 10, 40, 400]),
+        "read_every_us": random.choice([(500, 3_000), (1_000, 10_000)] if slowly else [(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
     }  # fmt: skip
+    located = place > 0 and not slowly and Random(f"location of region {place} of seed {seed}").random() < LOCATED
+    if located:
+        checkpoint_s = Random(f"checkpoints of region {place} of seed {seed}").choice([0.003, 0.01, 0.03])
+        world["options"] = replace(world["options"], checkpoint_s=checkpoint_s)
     keep_us = 600_000_000 if place == 0 else random.choice([600_000_000, 200_000])
-    return Given(f"region{place}", sites, replicas, random.randint(-10_000_000, 10_000_000), world, keep_us)
+    return Given(f"region{place}", sites, replicas, random.randint(-10_000_000, 10_000_000), world, keep_us, located)
 
 
 # ---------------------------------------------------------------- what goes wrong between regions
@@ -200,7 +210,7 @@ class Blows:
         return self._for_a_while(lambda: self._again(region, reading))
 
     def _again(self, region: SimRegion, reading: Reading) -> None:
-        if not region.there:
+        if not region.there and not region.over:
             if not region.world.ended:
                 region.lose()
             world = region.begin(reading)
@@ -209,17 +219,18 @@ class Blows:
                 for silence in region.gate.silences.values():
                     silence.needed = self._drawn.needed
                 SimEar(region, self._random.choice([500, 20_000]))
+            self.done["region at its location"] += region.store is not None
             assert world is region.world
 
     def _reading(self, region: SimRegion) -> Reading:
         """From where it reads. The first region is always exact: rows that nobody else has any more must be there again."""
         back_us = horizon_us(self._drawn.network)
         readable = any(outlet.shared is None for outlet in region.outlets.values())
-        if region.place == 0 or back_us is None or not readable or self._random.random() < 0.3:
+        if region.place == 0 or region.store is not None or back_us is None or not readable or self._random.random() < 0.3:
             return EXACT
         made = max([epoch for other in self._group.regions for o in other.outlets.values() for epoch in o.made], default=0)
-        after = made - back_us // self._drawn.width_us - 2
-        return Reading(Start.HORIZON, after) if after > 0 else EXACT
+        # From as far back as its state reaches, or from further back: then there is more by which others may believe it.
+        return near(int(made * self._random.choice([0.2, 0.5, 0.8, 1.0])), back_us // self._drawn.width_us)
 
     def lose_driver(self, region: SimRegion) -> bool:
         if not region.there:
@@ -275,14 +286,17 @@ def run_regional(seed: int, *, tell: bool = False) -> Verdict:
 
     def prepare(region: SimRegion, world: SimWorld) -> None:
         coverages.append(Coverage(world))
-        Checkers(world)
+        former = formers.get(region.name) if region.store is not None else None
+        formers[region.name] = Checkers(world, former)
+        if region.store is not None:
+            JournalCheckers(world)
         checkers.watch(region, world)
         drawn.case.watch(world)
         mix = drawn.mixes[region.name]
         if not ended:
             inner.append(Faults(world, mix, Random(f"faults in {region.name} of seed {seed}, life {len(region.lives)}"), careful=True))
 
-    ended: list[bool] = []
+    ended, formers = list[bool](), dict[str, Checkers]()
     group.prepare.append(prepare)
     if drawn.liar is not None:
         group.liar = drawn.liar
@@ -306,7 +320,7 @@ def run_regional(seed: int, *, tell: bool = False) -> Verdict:
         for faults in inner:
             faults.end()
         for region in group.regions:
-            if not region.there:
+            if not region.there and not region.over:
                 blows.done["region back in the end"] += 1
                 if not region.world.ended:
                     region.lose()
@@ -332,8 +346,8 @@ def _finish(drawn: Drawn, checkers: RegionCheckers, readers: list[SimSubscriber]
         return found
     if drawn.liar is not None and (any(isinstance(reader.error, RegionsDisagree) for reader in readers) or group.disagreed):
         return None
-    if not ends.over:
-        return f"{ends.missing()} after {CONVERGE_S} virtual seconds"
+    if missing := ends.missing():
+        return f"{missing} after {CONVERGE_S} virtual seconds"
     errors = [f"{region.name}: {world.error}" for region in group.regions for world in region.lives if world.error is not None]
     if errors:
         return errors[0]

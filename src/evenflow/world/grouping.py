@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import evenflow
 from evenflow.availability.group import NAME, Group, Region, Shape
-from evenflow.errors import OptionError, QueryError
+from evenflow.errors import LocationError, OptionError, QueryError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import structure, structure_digest
-from evenflow.sources.cut import cut_of
+from evenflow.sinks.stream import LOOPBACK
+from evenflow.sources.cut import CutSource, cut_of
 
 ONE_EACH: Final = frozenset(("callback", "console", "discard", "memory", "stream"))
 """Kinds of sinks of which each region has its own."""
+ONLY: Final = ""
+"""Of peers: those of the only stream sink."""
 OF_A_PLACE: Final = frozenset(("stage", "commit"))
 """Steps whose parameters say where something is written."""
 
@@ -28,19 +31,33 @@ class InGroup:
     begin_us: int
     sites: int | None = None
     place: int = 0
+    peers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    tls_ca: str | None = None
 
     def made_for(self, sites: int) -> int:
         """For how many sites the layout is made, in an engine that has so many."""
         return self.sites or sites
 
 
-def group(name: str, begin: datetime | str | int | float, sites: int | None = None, place: int = 0) -> InGroup:
+def group(
+    name: str,
+    begin: datetime | str | int | float,
+    sites: int | None = None,
+    place: int = 0,
+    *,
+    peers: Sequence[str] | Mapping[str, Sequence[str]] = (),
+    tls_ca: str | None = None,
+) -> InGroup:
     """The group of which a run is a region: `engine.start(flow, group=ef.group("traffic", begin="2026-11-23T08:00:00Z"))`.
 
     name: the same in all regions; runs, subscribers and sinks know it. begin: when epoch 1 begins, the same in all regions: a datetime with
     a zone, as text in ISO 8601, or seconds since 1970. Sources are read from there. sites: for how many sites the layout is made, however
     many a region has; None: as many as this engine has, and then all must have the same number. place: of this region in the group's
-    list, from 0, another one for each: the first writes to shared sinks, the next when it is late. Raises OptionError.
+    list, from 0, another one for each: the first writes to shared sinks, the next when it is late.
+
+    peers: "host:port" of the other regions' stream sinks, by sink where there are several. With them a region that comes without state does
+    not read everything, but from as far back as state reaches, and is silent until 64 epochs in a row were as a live region has them.
+    tls_ca: who has signed their certificates, a file in PEM, where they are on other machines. Raises OptionError.
     """
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise OptionError(f"group: a name is letters, digits, dots, dashes and underlines, at most 128, and not {name!r:.80}")
@@ -48,7 +65,53 @@ def group(name: str, begin: datetime | str | int | float, sites: int | None = No
         raise OptionError(f"group {name}: sites is {sites!r}; give a whole number, 1 to 4,096")
     if type(place) is not int or not 0 <= place < 100:
         raise OptionError(f"group {name}: place is {place!r}; give a whole number, 0 for the first region")
-    return InGroup(name, _us(name, begin), sites, place)
+    if tls_ca is not None and (not peers or not isinstance(tls_ca, str)):
+        raise OptionError(f"group {name}: tls_ca is the file by which peers are believed; give peers, too, or leave it out")
+    return InGroup(name, _us(name, begin), sites, place, _peers(name, peers, tls_ca), tls_ca)
+
+
+def _peers(name: str, given: Any, tls_ca: str | None) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    by_sink = given if isinstance(given, Mapping) else {ONLY: given} if given else {}
+    made = tuple((sink, (urls,) if isinstance(urls, str) else tuple(urls)) for sink, urls in by_sink.items())
+    if not all(isinstance(sink, str) and urls and all(isinstance(url, str) for url in urls) for sink, urls in made):
+        raise OptionError(
+            f"group {name}: peers is {given!r:.100}; give the host:port of other regions' stream sinks, by sink if there are several"
+        )
+    far = [url for _, urls in made for url in urls if url.partition("//")[2 if "//" in url else 0].rpartition(":")[0] not in LOOPBACK]
+    if far and tls_ca is None:
+        raise OptionError(f"group {name}: {far[0]} is on another machine, so it needs tls_ca, the authority of the regions' certificates")
+    return made
+
+
+def peers_in(given: Sequence[str]) -> list[str] | dict[str, list[str]]:
+    """As options and requests say them: "host:port" each, or "sink=host:port" where there are several sinks. Raises OptionError."""
+    named = [text.partition("=") for text in given if "=" in text.partition("?")[0]]
+    if not named:
+        return list(given)
+    if len(named) < len(given):
+        raise OptionError("group: some peers are said with their sink and some without; give each as SINK=HOST:PORT")
+    found: dict[str, list[str]] = {}
+    for sink, _, url in named:
+        found.setdefault(sink, []).append(url)
+    return found
+
+
+def _compared(wanted: InGroup, layout: Layout) -> dict[str, tuple[str, ...]]:
+    """The peers by the names of stream sinks. Raises OptionError for another name, and QueryError if there is none."""
+    streams = [name for name, sink in layout.sinks.items() if sink.kind == "stream"]
+    if wanted.peers and not streams:
+        raise QueryError(
+            f"group {wanted.name}: by peers a region compares its results with those of others, and it has no stream sink by which they "
+            "could; add one (ef.sinks.stream), or leave peers out"
+        )
+    if wanted.peers and wanted.peers[0][0] == ONLY and len(streams) > 1:
+        raise OptionError(
+            f"group {wanted.name}: it has the stream sinks {', '.join(streams)}; say whose peers these are: peers={{name: [...]}}"
+        )
+    made = {sink or streams[0]: urls for sink, urls in wanted.peers}
+    if wrong := sorted(made.keys() - set(streams)):
+        raise OptionError(f"group {wanted.name}: peers of {wrong[0]!r}, and the stream sinks are {', '.join(streams)}")
+    return made
 
 
 def _us(name: str, begin: Any) -> int:
@@ -95,7 +158,19 @@ def as_region(layout: Layout, wanted: InGroup, sites: int) -> tuple[Layout, Regi
         {s.sink: s.partitions for s in layout.segments if s.sink is not None},
     )  # fmt: skip
     made = Group(wanted.name, wanted.begin_us, widths.pop(), shape, network_digest(layout), evenflow.__version__)
-    return layout, Region(made, wanted.place)
+    return layout, Region(made, wanted.place, 0, _compared(wanted, layout), wanted.tls_ca)
+
+
+def region_at(url: str, layout: Layout, wanted: InGroup, sites: int) -> Region:
+    """What region it is that goes on at a location, or begins there. Raises LocationError if it has another begin than the group."""
+    begins = {source.begin_us for source in layout.sources.values() if isinstance(source, CutSource)}
+    if begins != {wanted.begin_us}:
+        moments = ", ".join(str(datetime.fromtimestamp((begin or 0) / 1e6, UTC)) for begin in sorted(begins, key=lambda begin: begin or 0))
+        raise LocationError(
+            f"the region at {url} has read from {moments} on, and the group {wanted.name} is said to begin at "
+            f"{datetime.fromtimestamp(wanted.begin_us / 1e6, UTC)}: give the begin of before"
+        )
+    return as_region(layout, wanted, sites)[1]
 
 
 def network_digest(layout: Layout) -> str:
@@ -116,11 +191,11 @@ def _what(source: Any) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
-def check_region(wanted: InGroup, *, url: str | None, standby: bool, tables: bool, shedding: str, balance: str) -> None:
+def check_region(wanted: InGroup, *, url: str | None, tables: bool, shedding: str, balance: str) -> None:
     """Raise OptionError for what a region cannot have: it would decide by itself what an epoch has in it."""
     why = None
-    if url is not None or standby:
-        why = "a checkpoint location, or a standby: a region that is started again reads from the group's begin"
+    if url is not None and wanted.peers:
+        why = "peers and a checkpoint location: there it goes on with its state, and needs nobody to agree with"
     elif tables:
         why = "a refreshed table: each region would read it at another moment"
     elif shedding != "off":

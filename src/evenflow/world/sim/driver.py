@@ -8,6 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, assert_never
 
+from evenflow.availability.entries import Completed
 from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
 from evenflow.coordinator.detector import Beat, ControlLost, ExecutorRemoved, Spoke, Tick
 from evenflow.coordinator.events import (
@@ -265,7 +266,11 @@ class SimDriver:
                 world.happened.append((world.clock.now_us, action))
             case Done() | Denied():
                 world.answers[action.request] = action
-            case Append() | ReadEntry() | Sweep():
+            case Append(entry):
+                if isinstance(entry.matter, Completed):
+                    entry = replace(entry, matter=replace(entry.matter, lasts=world.lasting.lasts(entry.matter.epoch)))
+                self.journal.obey(Append(entry))
+            case ReadEntry() | Sweep():
                 self.journal.obey(action)
             case OpenEnds(epoch):
                 self._open_ends(epoch)

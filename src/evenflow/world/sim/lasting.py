@@ -29,6 +29,13 @@ class Lasting:
         """The last epoch that a sink has stored."""
         return self.released[sink][-1][0] if self.released[sink] else 0
 
+    def lasts(self, through: int) -> dict[str, int]:
+        """By sink, the last epoch with rows up to this one; 0 if none had any."""
+        return {
+            sink: next((epoch for epoch, rows in reversed(found) if epoch <= through and rows.num_rows), 0)
+            for sink, found in self.released.items()
+        }
+
     def store_portion(self, sink: str, epoch: int, portion: Portion, rows: pa.RecordBatch) -> tuple[int, ...]:
         """A sink is given some partitions' rows of an epoch. Returns those of the partitions that it did not have: what it has must be
         the same rows."""

@@ -20,6 +20,7 @@ from evenflow.availability.committing import Appending, Held, Next, Turns
 from evenflow.availability.finished import Finished
 from evenflow.availability.group import Region
 from evenflow.availability.silence import Gate, Reading, Silence, Start, Withheld
+from evenflow.coordinator.beginning import begin_at
 from evenflow.errors import EvenflowError
 from evenflow.kernels.digest import set_of_rows
 from evenflow.plan.layout import Layout
@@ -28,9 +29,12 @@ from evenflow.policy.start import place_of
 from evenflow.site.events import Release
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.sources.cut import CutSource
+from evenflow.stream.ids import SiteId
 from evenflow.world.grouping import InGroup, as_region
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.lasting import Lasting
+from evenflow.world.sim.model import StoreModel
+from evenflow.world.sim.store import SimStore
 from evenflow.world.sim.world import SimWorld
 
 BEGIN_US: Final = 60_000_000
@@ -83,7 +87,7 @@ class SimOutlet:
     """What one life of a region does with the epochs of one sink: keeps them for readers, or brings them to a shared sink.
 
     finished: what readers may have, of a sink that readers read. shared: the sink, of one that regions share. withheld: what is not given
-    out yet. made: each epoch with rows that this life has made. ended: the last epoch is through.
+    out yet. made: each epoch with rows that this life has made. gave: it has given something out. ended: the last epoch is through.
     """
 
     region: SimRegion
@@ -95,6 +99,7 @@ class SimOutlet:
     shared: SimShared | None = None
     made: dict[int, Link] = field(default_factory=dict)
     appending: Appending | None = None
+    gave: bool = False
     ended: bool = False
     error: EvenflowError | None = None
     _waiting: deque[Release] = field(default_factory=deque)
@@ -117,8 +122,10 @@ class SimOutlet:
             release = self._waiting[0]
             if release.batch.num_rows:
                 digest = self.region.group.said(self, release.epoch, set_of_rows(release.batch))
-                self.made[release.epoch] = self.withheld.made(release.epoch, digest, release.batch)
-                self.region.finished_one(self.name, self.made[release.epoch])
+                link = self.made[release.epoch] = self.withheld.made(release.epoch, digest, release.batch)
+                for told in self.region.group.on_made:
+                    told(self, link)
+                self.region.finished_one(self.name, link)
             self.give()
             if self._giving:
                 self._busy = True
@@ -132,6 +139,7 @@ class SimOutlet:
         for link, _ in found:
             for told in self.region.group.on_given:
                 told(self, link)
+            self.gave = True
         if self.shared is not None:
             if found and self.appending is not None and not self._fed:
                 self.appending.prev = self.appending.turns.begun = found[0][0].prev
@@ -151,9 +159,10 @@ class SimOutlet:
         if release.last:
             self.ended = True
             if self.finished is not None:
-                if not self._fed and self.withheld.gate.over:
+                says = self.withheld.gate.over and self.withheld.known
+                if not self._fed and says:
                     self.finished.begin_behind(self.withheld.prev)
-                self.finished.ended = self.withheld.gate.over
+                self.finished.ended = says
                 self.region.pump(self.name)
 
     # ------------------------------------------------------------ shared sinks
@@ -213,7 +222,8 @@ class SimOutlet:
 
 @dataclass(frozen=True)
 class Given:
-    """Of a region. ahead_us: of its wall clock. world: arguments of its `SimWorld`. keep_us: for how long it keeps finished epochs."""
+    """Of a region. ahead_us: of its wall clock. world: arguments of its `SimWorld`. keep_us: for how long it keeps finished epochs.
+    located: it has a checkpoint location, at which each life goes on with what the ones before had."""
 
     name: str
     sites: int
@@ -221,17 +231,28 @@ class Given:
     ahead_us: int
     world: Mapping[str, Any]
     keep_us: int = 60_000_000
+    located: bool = False
 
 
 class SimRegion:
-    """One region, over its lives. off_source, off_sinks, off_clients: what it is cut off from. outlets: of this life, by sink."""
+    """One region, over its lives. off_source, off_sinks, off_clients: what it is cut off from. outlets: of this life, by sink.
+    after: its first epoch comes behind this one."""
 
     def __init__(self, group: SimRegions, place: int, given: Given) -> None:
         self.group, self.place, self.given, self.name = group, place, given, given.name
         self.off_source = self.off_sinks = self.off_clients = False
         self.lives: list[SimWorld] = []
         self.outlets: dict[str, SimOutlet] = {}
-        self.gate = Gate()
+        self.gate, self.after = Gate(), 0
+        self.lasting: Lasting | None = None
+        self.store: SimStore | None = None
+        if given.located:
+            self.store = SimStore(group.clock, StoreModel(), Random(f"store of {given.name}, seed {given.world['seed']}"))
+
+    @property
+    def over(self) -> bool:
+        """Its journal says that the run has ended: there is nothing to go on with."""
+        return self.store is not None and self.store.standing().ended is not None
 
     @property
     def world(self) -> SimWorld:
@@ -248,26 +269,33 @@ class SimRegion:
         return self.there and self.gate.over
 
     def begin(self, reading: Reading = EXACT) -> SimWorld:
-        """A life of it, without any state."""
+        """A life of it: without any state, or, at a location, with what there is. reading: from where, without a location."""
         group, given = self.group, self.given
+        assert not self.over, f"the run of {self.name} has ended"
         planned, self.region = group.planned(self.place, given.sites)
         planned = replace(planned, sources={name: _behind(source, reading.after) for name, source in planned.sources.items()})
-        beginning, plan = FROM_NOTHING, None
-        if reading.after:
-            place = place_of("home", planned)
-            plan = first_plan(planned, given.sites, given.replicas, given.world.get("placement", "mirrored"), place=place)
-            beginning = Beginning(reading.after, (plan,))
-        lasting = Lasting(planned.sinks, group.clock)
+        place, scheme = place_of("home", planned), given.world.get("placement", "mirrored")
+        beginning, plan, lasts = FROM_NOTHING, None, dict[str, int]()
+        if self.store is not None:
+            assert not reading.after, "who goes on at a location reads on from there"
+            standing = self.store.standing()
+            beginning = begin_at(standing, planned, tuple(map(SiteId, range(given.sites))), given.replicas, scheme, place)
+            plan, lasts = beginning.plans[-1], dict(standing.lasts)
+        elif reading.after:
+            plan = first_plan(planned, given.sites, given.replicas, scheme, place=place)
+            beginning, lasts = Beginning(reading.after, (plan,)), dict.fromkeys(planned.sinks, reading.after)
+        if self.lasting is None or self.store is None:
+            self.lasting = Lasting(planned.sinks, group.clock)
+        self.gate, self.after = Gate(), reading.after
         world = SimWorld(
-            planned, sites=given.sites, replicas=given.replicas, lasting=lasting, ahead_us=given.ahead_us, plan=plan,
+            planned, sites=given.sites, replicas=given.replicas, lasting=self.lasting, ahead_us=given.ahead_us, plan=plan, store=self.store,
             beginning=beginning, **{**given.world, "seed": given.world["seed"] + 7919 * len(self.lives)},
         )  # fmt: skip
         self.lives.append(world)
-        self.gate = Gate()
         self.outlets = {}
         for segment in planned.segments:
             if segment.sink is not None:
-                self.outlets[segment.sink] = self._outlet(world, segment.sink, segment.id, reading)
+                self.outlets[segment.sink] = self._outlet(world, segment.sink, segment.id, lasts.get(segment.sink, 0))
         world.outlets = self.outlets
         if self.off_source:
             self.cut_source()
@@ -275,29 +303,28 @@ class SimRegion:
             prepare(self, world)
         return world
 
-    def _outlet(self, world: SimWorld, name: str, segment: int, reading: Reading) -> SimOutlet:
-        shared, after = self.group.shared.get(name), reading.after
-        if reading.silent and shared is None:
-            self.gate.silences[name] = Silence.behind(name, after)
-        made = SimOutlet(self, world, name, segment, Withheld(self.gate, after))
+    def _outlet(self, world: SimWorld, name: str, segment: int, last: int) -> SimOutlet:
+        """last: the last epoch with rows before the first that comes, as far as that is known."""
+        shared = self.group.shared.get(name)
+        if self.after and shared is None:
+            self.gate.silences[name] = Silence.behind(name, self.after)
+        made = SimOutlet(self, world, name, segment, Withheld(self.gate, last, known=not self.after))
         if shared is None:
             made.finished = Finished(self.given.keep_us, 1 << 40)
         else:
-            made.shared, made.appending = shared, Appending(Turns(name, self.place, begun=after), after)
+            made.shared, made.appending = shared, Appending(Turns(name, self.place, begun=self.after), last)
         return made
 
     def finished_one(self, sink: str, link: Link) -> None:
         """It has made an epoch with rows: what it is silent about is compared with what others have said."""
-        silence = self.gate.silences.get(sink)
-        if silence is not None and not silence.over:
-            silence.made(link)
+        if sink in self.gate.silences and not self.gate.over:
+            self.gate.silences[sink].made(link)
             self._given()
 
     def hear(self, sink: str, link: Link, region: str) -> None:
         """A head of a live region has come."""
-        silence = self.gate.silences.get(sink)
-        if silence is not None and not silence.over and self.there:
-            silence.heard(link, region)
+        if sink in self.gate.silences and not self.gate.over and self.there:
+            self.gate.silences[sink].heard(link, region)
             self._given()
 
     def _given(self) -> None:
@@ -356,6 +383,7 @@ class SimRegions:
         self._plan, self._wanted = plan, wanted
         self.shared = {name: SimShared(name, self.clock, self.random, takes_us, owned=owned) for name, owned in shared.items()}
         self.readers: list[Any] = []
+        self.on_made: list[Callable[[SimOutlet, Link], None]] = []
         self.on_given: list[Callable[[SimOutlet, Link], None]] = []
         self.prepare: list[Callable[[SimRegion, SimWorld], None]] = []
         self.disagreed: list[tuple[str, EvenflowError]] = []

@@ -1,4 +1,4 @@
-// What can happen to a run, in words and colours: one row for each kind of event that an engine tells (`coordinator/events.py`; a test holds it).
+// What can happen to a run, in words and colours: one row for each kind of event that an engine tells (`coordinator/kinds.py`; a test holds it).
 
 /** @typedef {"bad"|"warn"|"good"|"accent"|"violet"} Tone */
 /** name: in words. aloud: a screen reader says it. marked: the scrubber of a recording has a mark for it, and its buttons lead there.
@@ -17,6 +17,8 @@ export const KINDS = {
   redundancy: { tone: "good", name: "redundancy", aloud: true, marked: true, line: "--good" },
   recovered_in_place: { tone: "good", name: "recovered in place", aloud: true, marked: true, line: "--good" },
   restarted: { tone: "good", name: "restarted", aloud: true, marked: true, line: "--good" },
+  silent: { tone: "warn", name: "region is silent", aloud: true, marked: true },
+  believed: { tone: "good", name: "region is believed", aloud: true, marked: true, line: "--good" },
   site_joined: { tone: "good", name: "site joined", aloud: true, marked: true },
   site_emptied: { tone: "violet", name: "site empty" },
   site_left: { tone: "violet", name: "site left", aloud: true, marked: true },

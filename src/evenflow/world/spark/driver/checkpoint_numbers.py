@@ -5,7 +5,7 @@ be set while the run goes on; nothing depends on it. Written by the coordinator'
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,15 +31,16 @@ class CheckpointNumbers:
         if number not in self._began_s:
             self._began_s = {number: self._now_s()}
 
-    def stamped(self, entry: Entry) -> Entry:
-        """The entry as it is written down: of a checkpoint with its times, always the same ones."""
+    def stamped(self, entry: Entry, lasts: Callable[[int], Mapping[str, int]]) -> Entry:
+        """The entry as it is written down: of a checkpoint with its times, always the same ones. lasts: given its epoch, by sink the last
+        one with rows."""
         matter = entry.matter
         if not isinstance(matter, Completed):
             return entry
         if entry.number not in self._stamped:
             now_s = self._now_s()
             began_s = round(min(self._began_s.get(matter.number, now_s), now_s), 3)
-            self._stamped = {entry.number: replace(matter, began_s=began_s, ended_s=round(now_s, 3))}
+            self._stamped = {entry.number: replace(matter, began_s=began_s, ended_s=round(now_s, 3), lasts=lasts(matter.epoch))}
         return replace(entry, matter=self._stamped[entry.number])
 
     def completed(self) -> dict[str, Any]:

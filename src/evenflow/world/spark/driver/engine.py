@@ -32,7 +32,7 @@ from evenflow.sources.then import awaited
 from evenflow.store.location import named, new_run
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import begun, bind_run
-from evenflow.world.grouping import as_region, check_region
+from evenflow.world.grouping import as_region, check_region, region_at
 from evenflow.world.spark.bridge.ingest import Ingest
 from evenflow.world.spark.bridge.spooling import spooled
 from evenflow.world.spark.cluster.interrupts import heeded
@@ -56,6 +56,7 @@ from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look, look_again
 from evenflow.world.spark.net.tls import check
+from evenflow.world.spark.regions.beginning import begun_near
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,7 +177,7 @@ class Engine(EngineDisplay, ProfiledSites):
         tables = refreshed_tables(flow.network)
         if group is not None:
             options = self.options
-            check_region(group, url=url, standby=standby, tables=bool(tables), shedding=options.shedding, balance=options.balance)
+            check_region(group, url=url, tables=bool(tables), shedding=options.shedding, balance=options.balance)
             self._not_twice(group.name)
         if tables:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
@@ -186,7 +187,9 @@ class Engine(EngineDisplay, ProfiledSites):
         planning, made = self._planning(), cast("Callable[..., Layout]", layout)
         if group is not None:
             planning = {**planning, "sites": group.made_for(planning["sites"])}
+        if group is not None and url is None:
             planned, region = as_region(made(network, **planning), group, planning["sites"])
+            planned, region = begun_near(network, planned, region) if region.peers else (planned, region)
             modes = self._modes(planned, availability, replicas, located=False)
             check_alike(modes, group.name)
             return self._start(flow, planned, partial(made, **planning), replicas, {}, None, False, modes, region=region)
@@ -204,11 +207,19 @@ class Engine(EngineDisplay, ProfiledSites):
         if tables:
             why = f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results"
             raise LocationError(f"{why}: join a table that stays as it is, or run without a checkpoint location")
-        looks = partial(look, url, flow.name, lambda given: made(network, **given), planning, from_savepoint, drop_state)
+
+        def plan(given: Mapping[str, Any]) -> Layout:
+            return made(network, **given) if group is None else as_region(made(network, **given), group, given["sites"])[0]
+
+        looks = partial(look, url, flow.name, plan, planning, from_savepoint, drop_state, None if group is None else group.name)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
             modes = self._modes(found.layout, availability, replicas, located=True)
-            return self._start(flow, found.layout, partial(made, **found.planning), replicas, {}, found, take_over, modes, waited)
+            region = None if group is None else region_at(url, found.layout, group, found.planning["sites"] or 1)
+            if group is not None:
+                check_alike(modes, group.name)
+            planner = partial(made, **found.planning)
+            return self._start(flow, found.layout, planner, replicas, {}, found, take_over, modes, waited, region)
 
         if standby:
             self._modes(
@@ -263,9 +274,10 @@ class Engine(EngineDisplay, ProfiledSites):
             # Those of the first sites that stand for each other in a failure are on different hosts if they can be.
             hosts = {site: coordinator.host_of(site) for site in sites}
             chosen = on_hosts(sites[: self.sites], hosts, replicas, self.placement)
-            beginning, taken = FROM_NOTHING, None
+            taken = None
             if found is None or over:
                 plan = on_sites(first_plan(planned, self.sites, replicas, self.placement, place=self._place(planned), modes=modes), chosen)
+                beginning = Beginning(region.after, (plan,)) if region is not None and region.after else FROM_NOTHING
             else:
                 taken, beginning = self._begin(found, chosen, replicas, modes, TAKE_OVER_TRIES if take_over else 1)
                 check_sinks(has, run_id, beginning.durable)
@@ -278,7 +290,7 @@ class Engine(EngineDisplay, ProfiledSites):
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier, region=region)
-            means = None if found is None or over else self._means(found, replicas, program, modes)
+            means = None if found is None or over else self._means(found, replicas, program, modes, region)
             run = Run(looking(Generations(driven, means, coordinator.add_run), coordinator), coordinator, planner, flow.network)
             if self.options.shedding != "off" and (never := never_late_text(flow.network)):
                 driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
@@ -336,7 +348,7 @@ class Engine(EngineDisplay, ProfiledSites):
 
     # ------------------------------------------------------------ losses that the driver survives
 
-    def _means(self, found: Found, replicas: int, program: bytes, modes: Modes) -> Means | None:
+    def _means(self, found: Found, replicas: int, program: bytes, modes: Modes, region: Region | None) -> Means | None:
         """How the run goes on when all replicas of some partitions are lost; None if Spark's readers are bound to its first generation."""
         if any(sink.where == "spark" for sink in found.layout.sinks.values()):
             return None
@@ -346,7 +358,7 @@ class Engine(EngineDisplay, ProfiledSites):
             replicas=replicas,
             patience_s=self.options.patience_s,
             place_timeout_s=self.options.place_timeout_s,
-            begin=partial(self._begin_again, found, replicas, program, modes),
+            begin=partial(self._begin_again, found, replicas, program, modes, region),
         )
 
     def _sites_to_use(self) -> tuple[SiteId, ...]:
@@ -354,7 +366,7 @@ class Engine(EngineDisplay, ProfiledSites):
         return () if coordinator is None else tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
 
     def _begin_again(
-        self, found: Found, replicas: int, program: bytes, modes: Modes, before: RunLoop, sites: tuple[SiteId, ...]
+        self, found: Found, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...]
     ) -> RunLoop | None:
         """The generation after `before` in this process. See `Means`."""
         with self._lock:
@@ -370,7 +382,7 @@ class Engine(EngineDisplay, ProfiledSites):
             taken, beginning = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
             plan = beginning.plans[-1]
             membership = first_membership(fresh.layout, plan, sites)
-            return self._loop(found.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before)
+            return self._loop(found.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before, region=region)
 
     @property
     def runs(self) -> tuple[Run, ...]:

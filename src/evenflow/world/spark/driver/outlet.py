@@ -56,7 +56,7 @@ EVERY_EPOCH: Final = 2**62
 class Outlet:
     """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up, or when the sink
     cannot be opened or closed; then nothing more is written. error: the same, for who asks later. through: the last epoch that the sink may
-    be given; later ones wait for `open` (availability.md, J3).
+    be given; later ones wait for `open` (availability.md, J3). last: the last epoch with rows before the first that comes.
 
     latencies: from an epoch's first row to the end of its write. Take them with `take_latencies`.
     """
@@ -70,6 +70,7 @@ class Outlet:
         committed: Callable[[int], None],
         failed: Callable[[EvenflowError], None],
         through: int = EVERY_EPOCH,
+        last: int = 0,
     ) -> None:
         self._through, self._waiting = through, deque[Finished | Given]()
         self._known = through
@@ -77,6 +78,7 @@ class Outlet:
         self._name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
         self._committed, self._on_failure = committed, failed
         self.error: EvenflowError | None = None
+        self._rowed = deque[int]((last,))
         self._epochs: SimpleQueue[Finished | Given | None] = SimpleQueue()
         self._closing, self._ended = threading.Event(), False
         self._lock = threading.Lock()
@@ -115,6 +117,13 @@ class Outlet:
         self._committed, self._on_failure, self._through = committed, failed, through
         if self.error is not None:
             failed(self.error)
+
+    def last_with_rows(self, through: int) -> int:
+        """Of the epochs up to this one, which are all written; 0 if none had any. Of later ones only may be asked after."""
+        rowed = self._rowed
+        while len(rowed) > 1 and rowed[1] <= through:
+            rowed.popleft()
+        return rowed[0]
 
     def close(self, *, ended: bool = False) -> None:
         """Write nothing more: the run is over. An epoch that is being written is written. ended: all epochs that there are have been."""
@@ -182,6 +191,8 @@ class Outlet:
             else:
                 with self._lock:
                     self._latencies.add(self._clock.now_us() - item.opened)
+                if batch.num_rows and item.epoch > self._rowed[-1]:
+                    self._rowed.append(item.epoch)
                 if item.portion is None:
                     self._committed(item.epoch)
                 return True

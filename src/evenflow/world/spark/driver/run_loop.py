@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, assert_never
 import pyarrow as pa
 
 from evenflow.availability.group import Region
+from evenflow.availability.silence import COMPARED
 from evenflow.coordinator.appending import FENCED
 from evenflow.coordinator.clocks import behind_us, told_behind
 from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
@@ -76,6 +77,8 @@ from evenflow.world.spark.net.reactor import Clock
 from evenflow.world.spark.net.told_versions import Telling
 from evenflow.world.spark.net.wire import decode_release
 from evenflow.world.spark.regions.appending import opened
+from evenflow.world.spark.regions.beginning import silenced
+from evenflow.world.spark.regions.silent import Silent
 
 LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for the last numbers of its sites."""
@@ -171,6 +174,10 @@ class RunLoop:
             self._living = Living(run_id, taken.location.store, taken.standing.generation, taken.standing.nonce, lease_s)
             calls.call_soon(self._say_alive)
         self.outlets: dict[int, Outlet] = {}
+        self._lasts = {} if taken is None else taken.standing.lasts
+        self._silenced = None if over else silenced(layout, region)
+        if self._silenced is not None:
+            self._say_silent(self._silenced.silent)
         for segment in layout.segments:
             if segment.sink is not None and layout.sinks[segment.sink].where == "driver" and not over:
                 self.outlets[segment.id] = self._outlet(segment.id, segment.sink, None if before is None else before.outlets[segment.id])
@@ -201,10 +208,22 @@ class RunLoop:
         durable = self.machine.durable
         through = EVERY_EPOCH if durable is None else durable
         if before is None:
-            sink = opened(self.layout.sinks[name], name, self._region, self.beginning.epoch)
-            return Outlet(name, sink, self.run_id, self._calls.clock, committed, failed, through)
+            last = self._lasts.get(name, self.beginning.epoch)
+            sink = opened(self.layout.sinks[name], name, self._region, last)
+            sink = sink if self._silenced is None else self._silenced.withholding(sink, name)
+            return Outlet(name, sink, self.run_id, self._calls.clock, committed, failed, through, last)
         before.succeed(committed, failed, through)
         return before
+
+    def _had_rows(self, through: int) -> dict[str, int]:
+        """By sink in the driver, the last epoch with rows up to this one, which all sinks have."""
+        return {str(self.layout.segments[at].sink): outlet.last_with_rows(through) for at, outlet in self.outlets.items()}
+
+    def _say_silent(self, silent: Silent) -> None:
+        text = f"reads from epoch {silent.after + 1} on, and is silent until {COMPARED} epochs in a row are as a live region has them"
+        self.record(Kind.SILENT, text, epoch=silent.after + 1)
+        believed = "is as a live region: what it makes behind epoch {since} goes out"
+        silent.on_believed = lambda since: self.record(Kind.BELIEVED, believed.format(since=since), epoch=since)
 
     def _journal_says(self, answer: Answer) -> None:  # in the journal's thread
         self._calls.call_soon(lambda: self.handle(answer))
@@ -243,7 +262,7 @@ class RunLoop:
                     self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.pause)))
                 case Append(entry):
                     assert self._appender is not None, "a run without a location journals nothing"
-                    self._appender.ask(Append(self.checkpoint_numbers.stamped(entry)))
+                    self._appender.ask(Append(self.checkpoint_numbers.stamped(entry, self._had_rows)))
                 case ReadEntry():
                     assert self._appender is not None, "a run without a location journals nothing"
                     self._appender.ask(action)

@@ -86,10 +86,11 @@ def look(
     planning: Planning,
     from_savepoint: str | None = None,
     drop_state: Collection[str] = (),
+    group: str | None = None,
 ) -> Found:
     """What is there, if `dataflow` can go on with it; a location is made if there is none. plan: makes the layout. planning: arguments for
     that, which count if this is the first start. from_savepoint: what the first start begins with; later ones go on, and do not look at it.
-    drop_state: see `carrying`.
+    drop_state: see `carrying`. group: the run is a region of that group.
 
     Raises LocationError if it is no location, of another dataflow, or of one that does something else, naming the box and what differs;
     JournalCorrupt; what planning raises.
@@ -98,7 +99,7 @@ def look(
     there = None if from_savepoint is None else head_of(open_store(url))
     if from_savepoint is not None and there is None:
         _carried(saved_at(from_savepoint), plan, drop_state)  # So is what a savepoint cannot do.
-    location = open_location(url, dataflow, evenflow.__version__)
+    location = open_location(url, dataflow, evenflow.__version__, group=group)
     standing, passed_over = readable(location.store)
     begun = standing.begun
     if from_savepoint is not None and begun is not None and standing.restored is None:

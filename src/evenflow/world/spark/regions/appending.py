@@ -27,8 +27,9 @@ LOOK_S: Final = 0.01
 class AppendingWriter(Writer):
     """One region's side of a sink."""
 
-    def __init__(self, appender: Appender, turns: Turns) -> None:
-        self._appender, self._appending = appender, Appending(turns)
+    def __init__(self, appender: Appender, turns: Turns, last: int = 0) -> None:
+        """last: the last epoch with rows before the first that comes."""
+        self._appender, self._appending = appender, Appending(turns, last)
         self._closed = threading.Event()
 
     @property
@@ -40,6 +41,9 @@ class AppendingWriter(Writer):
     def seen(self) -> int:
         """Epochs with rows that others wrote."""
         return self._appending.seen
+
+    def begin_behind(self, epoch: int) -> None:
+        self._appending.prev = self._appending.turns.begun = epoch
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
         """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree."""
@@ -77,23 +81,24 @@ class AppendingWriter(Writer):
 
 
 class Shared:
-    """A sink as an outlet opens it, in a region. place: of the region in its group's list."""
+    """A sink as an outlet opens it, in a region. place: of the region in its group's list. last: see `AppendingWriter`."""
 
-    def __init__(self, sink: Sink, name: str, place: int) -> None:
-        self._sink, self._name, self._place = sink, name, place
+    def __init__(self, sink: Sink, name: str, place: int, last: int) -> None:
+        self._sink, self._name, self._place, self._last = sink, name, place, last
         self.retries, self.backoff_ms = sink.retries, sink.backoff_ms
 
     def open(self, run_id: str) -> Writer:
         """Raises SinkError."""
-        return AppendingWriter(self._sink.open_for_group(run_id, self._name), Turns(self._name, self._place))
+        return AppendingWriter(self._sink.open_for_group(run_id, self._name), Turns(self._name, self._place), self._last)
 
 
-def opened(sink: Any, name: str, region: Region | None = None, behind: int = 0) -> Any:
+def opened(sink: Any, name: str, region: Region | None = None, last: int = 0) -> Any:
     """The sink as an outlet opens it: a stream sink gets its port, one that compares is shared by a group's regions, any other one is as
-    it is. behind: the epoch after which the first one comes."""
+    it is. last: the last epoch with rows before the first that comes, as far as that is known where the run begins."""
     if isinstance(sink, StreamSink):
-        return Served(sink, name, {} if region is None else region.group.facts(), behind)
-    return Shared(sink, name, region.place) if region is not None and sink.compares else sink
+        silent = region is not None and region.after > 0
+        return Served(sink, name, {} if region is None else region.group.facts(), None if silent else last)
+    return Shared(sink, name, region.place, last) if region is not None and sink.compares else sink
 
 
 def _now_us() -> int:

@@ -37,6 +37,8 @@ LOOK_S: Final = 0.02
 SUBSCRIBERS_MOST: Final = 256
 LAST_WORDS_S: Final = 2.0
 """So long a run that is over waits for its subscribers to have read all; a run that goes on never waits."""
+SILENT_S: Final = 0.1
+"""Who calls at a region that is silent is told so, and let go so much later."""
 READ_S: Final = 30.0
 """Who has taken nothing of what waits for it for so long is let go."""
 
@@ -61,14 +63,16 @@ class Place:
 class StreamServer:
     """port: at which it listens. facts: of the group. Everything but `publish`, `skip`, `finish` and `close` happens in its own thread."""
 
-    def __init__(self, sink: StreamSink, name: str, facts: Mapping[str, Any], behind: int = 0) -> None:
-        """behind: the epoch after which the first one comes. Raises SinkError if the port cannot be opened."""
+    def __init__(self, sink: StreamSink, name: str, facts: Mapping[str, Any], behind: int | None = 0) -> None:
+        """behind: the epoch after which the first one comes; None: that is said later (`begin`), and until then nobody is served. Raises
+        SinkError if the port cannot be opened."""
         whose = f"stream sink {name!r}"
         tls = None if sink.tls_certificate is None else Given("", sink.tls_certificate, str(sink.tls_key))
         trust = Trust(secret_of(sink.secret_file, whose), tls)
         self._name, self._facts = name, dict(facts)
         self._kept = Finished[Rows](int(sink.keep_s * 1e6), sink.keep_mb << 20)
-        self._kept.begin_behind(behind)
+        self._silent = behind is None
+        self._kept.begin_behind(behind or 0)
         self._places: dict[Channel, Place] = {}
         self._reactor, self._closing, self._over = Reactor(), threading.Event(), threading.Event()
         self._quiet = threading.Event()
@@ -85,6 +89,15 @@ class StreamServer:
         self._thread.start()
 
     # ------------------------------------------------------------ from the sink's thread
+
+    def begin(self, behind: int) -> None:
+        """What comes first is behind this epoch. Now readers are served."""
+
+        def take() -> None:
+            self._silent = False
+            self._kept.begin_behind(behind)
+
+        self._soon(take)
 
     def publish(self, epoch: int, batch: pa.RecordBatch) -> None:
         """An epoch is finished. Costs its digest and its encoding, and waits for nobody."""
@@ -145,6 +158,10 @@ class StreamServer:
 
     def _welcome(self, connection: Connection, hello: Hello) -> None:
         channel = Channel(connection, self._reactor, self._heard, self._gone)
+        if self._silent:
+            self._tell(channel, silent=True)
+            self._reactor.call_later(SILENT_S, channel.close)
+            return
         refusal = self._refusal(hello)
         if refusal is not None:
             self._tell(channel, refused=refusal[0], message=refusal[1])
@@ -266,6 +283,9 @@ class StreamWriter(Writer):
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
         self.server.publish(epoch, batch)
 
+    def begin_behind(self, epoch: int) -> None:
+        self.server.begin(epoch)
+
     def ended(self) -> None:
         self._ended = True
         self.server.finish()
@@ -279,7 +299,7 @@ class StreamWriter(Writer):
 class Served:
     """A stream sink as an outlet opens it. name: of the sink. facts: of its group, if it is in one. behind: see `StreamServer`."""
 
-    def __init__(self, sink: StreamSink, name: str, facts: Mapping[str, Any], behind: int = 0) -> None:
+    def __init__(self, sink: StreamSink, name: str, facts: Mapping[str, Any], behind: int | None = 0) -> None:
         self._sink, self._name, self._facts, self._behind = sink, name, facts, behind
         self.retries, self.backoff_ms = sink.retries, sink.backoff_ms
 

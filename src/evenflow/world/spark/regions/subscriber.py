@@ -32,6 +32,7 @@ from evenflow.world.spark.regions.words import FORMAT, SUBSCRIBER, epoch_in, row
 AGAIN_FIRST_S: Final = 0.05
 AGAIN_LAST_S: Final = 2.0
 """From one try to reach a region to the next: twice as long each time."""
+SILENT: Final = "it has begun without state, and is silent until live regions have had the same results for a while"
 WHOSE: Final = "subscription"
 
 log = logging.getLogger("evenflow")
@@ -103,7 +104,8 @@ class _Leg:
 
 
 class Subscriber:
-    """See `subscribe`. An iterator of (epoch, rows), and a context manager. delivered: the last epoch that it gave."""
+    """See `subscribe`. An iterator of (epoch, rows), and a context manager. delivered: the last epoch that it gave. facts: of the
+    group, and its sink; None until a region has said them."""
 
     def __init__(
         self, places: Sequence[tuple[str, int, int]], group: str | None, sink: str | None, after: int | None, trust: Trust, *,
@@ -112,7 +114,7 @@ class Subscriber:
         self._group, self._sink, self._after, self._trust = group, sink, after, trust
         self._reactor = Reactor()
         self._legs = [_Leg(place, at) for at, place in enumerate(places)]
-        self._facts: Mapping[str, Any] | None = None
+        self.facts: Mapping[str, Any] | None = None
         names = [leg.name for leg in self._legs]
         self._subscription = Subscription.of(
             sink or "stream", names, after or 0, _now_us(), race=race, patience_us=max(1, int(patience_s * 1e6))
@@ -232,7 +234,11 @@ class Subscriber:
                 self.useful_bytes += len(rows)
             return
         said = words(kind, body)
-        if "refused" in said:
+        if "silent" in said:
+            assert leg.channel is not None
+            leg.channel.close()
+            self._lost(leg, SILENT)
+        elif "refused" in said:
             self._refused(leg, said)
         elif not leg.known:
             self._welcomed(leg, said)
@@ -260,9 +266,9 @@ class Subscriber:
         if not isinstance(facts, Mapping):
             raise UnreadableMessage("a region does not say of which group it is")
         try:
-            if self._facts is None:
-                self._facts = {**facts, "sink": said.get("sink")}
-            differs(self._facts, {**facts, "sink": said.get("sink")}, leg.name)
+            if self.facts is None:
+                self.facts = {**facts, "sink": said.get("sink")}
+            differs(self.facts, {**facts, "sink": said.get("sink")}, leg.name)
         except GroupDiffers as error:
             self._failure = error
             return

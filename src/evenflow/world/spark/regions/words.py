@@ -8,6 +8,7 @@
                                schema     before the first rows
                                missing    who has less than this cannot go on here
                                ended      the last epoch with rows; no more will come
+                               silent     it is not believed yet, and serves nobody; instead of all that, and the connection ends
 
 Rows are one message of Arrow's IPC. Nothing of what comes is ever executed; what does not read as above ends the connection.
 """
