@@ -15,7 +15,7 @@ from evenflow.errors import CheckpointCorrupt
 from evenflow.operator.facts import Facts
 from evenflow.operator.operator import Operator
 from evenflow.state.folding import states_of as folded
-from evenflow.state.objects import ROW_GROUP_STATES, Origin, to_object
+from evenflow.state.objects import FORMAT, ROW_GROUP_STATES, Origin, to_file, to_object
 from evenflow.stream.digest import digest_of
 
 ORIGIN = Origin(2, 1, "totals", 7)
@@ -94,3 +94,9 @@ def test_a_foreign_file_is_not_believed_even_if_its_digest_is_right() -> None:
     for data in (out.getvalue(), b"", b"no parquet at all", other.data, to_object(Origin(2, 1, "totals", 6), [(0, b"x")], None).data):
         with pytest.raises(CheckpointCorrupt, match="cannot be restored"):
             read(data, digest_of(data))
+
+
+def test_an_object_of_a_newer_format_is_named_with_its_format() -> None:
+    made = to_file(pa.table({"partition": [1], "state": [b"x"]}), {"format": FORMAT + 1, "form": "state"})
+    with pytest.raises(CheckpointCorrupt, match=f"box 'totals'.*it is of format {FORMAT + 1}, and this version reads formats"):
+        read(made.data, made.digest)

@@ -390,6 +390,44 @@ def seek_rows(hashes: Hashes, checks: Hashes, extra: Words2, index: Hashes, word
     return slots
 
 
+@kernel("void({0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}, int64[::1], int64[::1], int64[::1], int64[:, ::1])".format(_RO.format("int64")))
+def gather_columns(
+    first: Words2,
+    second: Words2,
+    third: Words2,
+    fourth: Words2,
+    fifth: Words2,
+    sixth: Words2,
+    seventh: Words2,
+    eighth: Words2,
+    places: Words2,
+    kept: Words2,
+    into: Words2,
+    rows: Words2,
+) -> None:
+    """Up to eight columns to their places in rows: values `kept` of each, which become rows `into`. A row is written at once, since it is a
+    cache line or two."""
+    count = places.size
+    for at in range(kept.size):
+        value, row = kept[at], into[at]
+        rows[row, MARK] = 0
+        rows[row, places[0]] = first[value]
+        if count > 1:
+            rows[row, places[1]] = second[value]
+        if count > 2:
+            rows[row, places[2]] = third[value]
+        if count > 3:
+            rows[row, places[3]] = fourth[value]
+        if count > 4:
+            rows[row, places[4]] = fifth[value]
+        if count > 5:
+            rows[row, places[5]] = sixth[value]
+        if count > 6:
+            rows[row, places[6]] = seventh[value]
+        if count > 7:
+            rows[row, places[7]] = eighth[value]
+
+
 @kernel("void(int64[:, ::1], int64[::1], int64[:, ::1])")
 def read_pages(words: Words2, numbers: Words2, rows: Words2) -> None:
     """Copy whole pages, one after the other."""

@@ -21,7 +21,7 @@ from evenflow.kernels.table import PAGE
 from evenflow.state.held_objects import FORMS, Held, held_in, held_state
 from evenflow.state.objects import Opened, Origin, Taken, laid, open_object, rows_state, table_state, touched, whole_state
 from evenflow.state.page_snapshot import State, by_key
-from evenflow.stream.arrays import Bools, Int64s
+from evenflow.stream.arrays import Bools, Int64s, UInt64s
 from evenflow.stream.digest import digest_of
 
 Named = tuple[str, str]
@@ -29,6 +29,8 @@ Named = tuple[str, str]
 Get = Callable[[str], State]
 """An object's bytes by its name, or OSError."""
 KEY: Final = ("hash", "check", "window")
+PAGE_BITS: Final = PAGE.bit_length() - 1
+"""A slot's page is the slot shifted by so many."""
 READ_ROWS: Final = 1 << 17
 """Rows of some partitions that are read in one go, about: 8 MB. Their memory serves for those that follow. What a process has never touched
 before takes most of the time where a system has to get it from its host."""
@@ -238,7 +240,8 @@ def _stage(chain: Chain, rows: Sequence[pa.Table], first: int, stop: int, ends: 
     pages_before = links[0].laid if links[0].laid is not None else np.zeros(0, np.int64)
     if pages_before.size != -(-before.size // PAGE):
         raise ValueError(f"it says of {pages_before.size} pages where {before.size} rows lie")
-    named = [pages_before, *(each // PAGE for each in slots), *(link.pages for link in links)]
+    mine_in = [each >> PAGE_BITS for each in slots]
+    named = [pages_before, *mine_in, *(link.pages for link in links)]
     seen = np.zeros(max((int(each.max()) for each in named if each.size), default=-1) + 1, np.bool_)
     for each in named:
         seen[each] = True
@@ -247,11 +250,11 @@ def _stage(chain: Chain, rows: Sequence[pa.Table], first: int, stop: int, ends: 
     flat, place = current.reshape(-1), np.zeros(seen.size, np.int64)
     place[pages] = np.arange(pages.size)
     at = np.arange(before.size)
-    flat[place[pages_before][at // PAGE] * PAGE + at % PAGE] = before
-    for link, mine, start in zip(links, slots, ends[first:stop], strict=True):
+    flat[place[pages_before][at >> PAGE_BITS] * PAGE + (at & PAGE - 1)] = before
+    for link, mine, pages_of, start in zip(links, slots, mine_in, ends[first:stop], strict=True):
         here = place[link.pages]
         current[here] = np.where(link.present, current[here], -1)
-        flat[place[mine // PAGE] * PAGE + mine % PAGE] = np.arange(start, start + mine.size)
+        flat[place[pages_of] * PAGE + (mine & PAGE - 1)] = np.arange(start, start + mine.size)
         if ((current[here] >= 0) != link.present).any():
             raise ValueError("slots that are in use have no row in the objects before, or the other way round")
     used = np.zeros(ends[stop], np.bool_)
@@ -265,8 +268,11 @@ def _by_key(rows: Sequence[pa.Table], used: Bools, ends: Int64s) -> Int64s:
     pairs = [(table, mine) for table, mine in zip(rows, kept, strict=True) if mine.size]
     if not pairs:
         return np.zeros(0, np.int64)
-    key = (np.concatenate([table.column(name).to_numpy().view(np.uint64)[mine] for table, mine in pairs]) for name in KEY)
-    return np.flatnonzero(used)[by_key(*key, runs=True)]
+
+    def column(name: str) -> UInt64s:
+        return np.concatenate([table.column(name).to_numpy().view(np.uint64)[mine] for table, mine in pairs])
+
+    return np.flatnonzero(used)[by_key(column(KEY[0]), lambda tied: [column(name)[tied] for name in KEY[1:]], runs=True)]
 
 
 def _refuse(name: str, origin: Origin, partitions: Collection[int], why: str, what: str = "restored") -> NoReturn:

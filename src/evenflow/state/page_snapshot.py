@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -112,19 +112,21 @@ class PageSnapshot:
 def sorted_rows(rows: npt.NDArray[np.int64]) -> Ordinals:
     """Which rows are in use, by (hash, check, window)."""
     used = np.flatnonzero(rows[:, MARK] > 0)
-    return used[by_key(*(rows[used, column].view(np.uint64) for column in (HASH, CHECK, EXTRA)))]
+    hashes = rows[used, HASH].view(np.uint64)
+    return used[by_key(hashes, lambda tied: [rows[used[tied], column].view(np.uint64) for column in (CHECK, EXTRA)])]
 
 
-def by_key(hashes: UInt64s, checks: UInt64s, windows: UInt64s, *, runs: bool = False) -> Ordinals:
+def by_key(hashes: UInt64s, rest: Callable[[Ordinals], Sequence[UInt64s]], *, runs: bool = False) -> Ordinals:
     """In which order rows lie by (hash, check, window). Hashes differ mostly, so the rest is looked at only where they do not: sorting by
-    all three takes almost three times as long. runs: they are sorted in parts already."""
+    all three takes almost three times as long. rest: (checks, windows) of some rows. runs: they are sorted in parts already."""
     order = np.argsort(hashes, kind="stable" if runs else None)
     found = hashes[order]
     same = found[1:] == found[:-1]
     if same.any():
         tied = np.flatnonzero(np.append(same, False) | np.insert(same, 0, False))
         rows = order[tied]
-        order[tied] = rows[np.lexsort((windows[rows], checks[rows], hashes[rows]))]
+        checks, windows = rest(rows)
+        order[tied] = rows[np.lexsort((windows, checks, hashes[rows]))]
     return order
 
 
