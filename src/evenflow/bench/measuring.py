@@ -66,7 +66,7 @@ def flow_to_end(engine: Engine, flow: Dataflow, *, timeout_s: float = 300.0) -> 
     Rows may go in long before they are processed, so a beginning cannot be left out by the count of rows.
     """
     samples, final, ended_s = _sampled(engine, flow, timeout_s)
-    first, last = samples[0], samples[-1]
+    first, last = samples[0], _sample(final)  # What was done since the last sample of the run counts, too.
     return Flowed(final.rows_in, ended_s - first.at_s, last.cpu_s - first.cpu_s, final.epoch - first.epoch, final)
 
 

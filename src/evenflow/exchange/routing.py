@@ -16,12 +16,14 @@ import pyarrow as pa
 
 from evenflow.exchange.dealing import bounds_of, deal
 from evenflow.exchange.thinning import Thinned, Thinner, keep_of
-from evenflow.kernels.hash import hash_columns, partition_of, scatter
+from evenflow.kernels.columns import addresses_of, frozen
+from evenflow.kernels.hash import Hashes, hash_columns, partition_of, scatter
+from evenflow.kernels.route import route_words
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Ranges, Segment, Spread
 from evenflow.plan.plan import Plan
 from evenflow.stream.arrays import arrow_of
 from evenflow.stream.rows import Rows
-from evenflow.stream.taking import columns_taken
+from evenflow.stream.taking import columns_taken, is_of_eight_bytes
 
 _UINT64, _INT32 = pa.uint64(), pa.int32()
 
@@ -137,7 +139,8 @@ class Router:
     """Splits what a segment puts on one arc by group of consumer partitions.
 
     hashed: the rows that come carry the hash of this arc's key already. row_bytes: of a row, if all its columns are of fixed width.
-    thinner: leaves rows out, where a plan may say so.
+    thinner: leaves rows out, where a plan may say so. words: types of what is put on the arc if that is columns of 64 bits and the hash
+    behind them, which go through one kernel; else nothing.
     """
 
     arc: Arc
@@ -145,10 +148,12 @@ class Router:
     hashed: bool
     row_bytes: int | None
     thinner: Thinner | None = None
+    words: tuple[pa.DataType, ...] = ()
 
     @staticmethod
     def of(arc: Arc, layout: Layout) -> Router:
         schema = wire_schema(arc, layout)
+        words = schema.names[-1:] == [HASH_COLUMN] and all(is_of_eight_bytes(field.type) for field in schema)
         steps = layout.segments[arc.producer].steps
         last = steps[arc.port.step] if arc.port.step >= 0 else None
         return Router(
@@ -160,6 +165,7 @@ class Router:
             and tuple(last.params["keys"]) == arc.route.columns,
             row_bytes=row_bytes_of(schema),
             thinner=Thinner.of(arc.id, layout.thins[arc.id], arc.schema) if arc.id in layout.thins else None,
+            words=tuple(schema.types) if words else (),
         )
 
     def split(self, rows: Rows, split: Split, partitions: tuple[int, ...], epoch: int) -> Pieces:
@@ -176,9 +182,11 @@ class Router:
         count = len(split.groups)
         if rows.count == 0:
             return Pieces(split, None, (0,) * (count + 1), partitions, None)
+        if self.words and count > 1 and (addresses := addresses_of(rows.batch)) is not None:
+            return self._routed(rows, addresses, split, partitions)
         columns: list[pa.Array] = list(rows.batch.columns)
         if isinstance(self.arc.route, Keyed):
-            hashes = rows.hash if self.hashed and rows.hash is not None else hash_columns(rows.batch, self.arc.route.columns)
+            hashes = self._hashes(rows, self.arc.route)
             columns.append(arrow_of(hashes, _UINT64))
             partition = partition_of(hashes, split.key_groups)
         elif isinstance(self.arc.route, Spread):
@@ -199,6 +207,22 @@ class Router:
         bounds = (0, *accumulate(counts.tolist()))
         whole = pa.RecordBatch.from_arrays(columns_taken(columns, order), schema=self.schema)
         return Pieces(split, whole, bounds, partitions, None if owner is None else owner[order], self.size_of(whole))
+
+    def _hashes(self, rows: Rows, route: Keyed) -> Hashes:
+        return rows.hash if self.hashed and rows.hash is not None else hash_columns(rows.batch, route.columns)
+
+    def _routed(self, rows: Rows, addresses: npt.NDArray[np.int64], split: Split, partitions: tuple[int, ...]) -> Pieces:
+        """`_split` of columns of 64 bits without nulls, which lie at `addresses`: one pass into one block of memory."""
+        assert isinstance(self.arc.route, Keyed)
+        count, hashes = rows.count, self._hashes(rows, self.arc.route)
+        bounds, order = np.empty(len(split.groups) + 1, np.int64), np.empty(count, np.int64)
+        block = np.empty((len(self.words), count), np.int64)
+        route_words(frozen(hashes), split.key_groups, frozen(split.group_of), addresses, bounds, order, block)
+        data = [None, pa.py_buffer(block)]
+        columns = [pa.Array.from_buffers(kind, count, data, 0, at * count) for at, kind in enumerate(self.words)]
+        whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        owner = None if len(partitions) == 1 else rows.partition[order]
+        return Pieces(split, whole, tuple(bounds.tolist()), partitions, owner, self.size_of(whole))
 
     def size_of(self, batch: pa.RecordBatch) -> int:
         """About how many bytes a batch takes. Asking Arrow costs microseconds per column, so it is asked only where it must be."""

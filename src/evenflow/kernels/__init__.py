@@ -1,8 +1,8 @@
 """Compiled kernels: hashing, routing, the paged table's probe and fold, rings and sketches. `make setup` compiles them once.
 
 `hash` says which partition a key belongs to, `table` and `fold` are the loops over a paged table, `columns` brings values into
-one form, `digest` compares replicas, the others serve single operators; `jit` compiles, `cache` keeps what is compiled.
-They know arrays and nothing else.
+one form, `route` sorts rows for an exchange, `digest` compares replicas, the others serve single operators; `jit` compiles, `cache`
+keeps what is compiled. They know arrays and nothing else.
 """
 
 import importlib
@@ -10,7 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 MODULES: Final = (
-    "columns", "counting", "hash", "digest", "table", "fold", "heap", "hot", "links", "match", "ring", "sketch", "wide", "windows", "probe"
+    "columns", "counting", "hash", "digest", "table", "fold", "heap", "hot", "links", "match", "ring", "route", "sketch", "wide", "windows",
+    "probe",
 )  # fmt: skip
 """The modules that hold kernels. Kernels have stated signatures, so importing one compiles its kernels or loads them."""
 

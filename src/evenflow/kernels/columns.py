@@ -65,6 +65,17 @@ def fixed_view(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype, size, array.offset * width)
 
 
+def addresses_of(batch: pa.RecordBatch) -> Words | None:
+    """int64 (c,): where in memory each column begins, of values of eight bytes, as long as the batch is; None where one has nulls. The
+    batch has a row at least."""
+    found = []
+    for array in batch.columns:
+        if array.null_count:
+            return None
+        found.append(array.buffers()[1].address + 8 * array.offset)
+    return np.array(found, np.int64)
+
+
 def integers_of(array: pa.Array) -> Words:
     """int64 (n,) of an integer, boolean, date or timestamp (microseconds) column; undefined where null."""
     kind = array.type

@@ -25,6 +25,12 @@ _WIDTHS: Final[dict[int, npt.DTypeLike]] = {
 """By the id of a type, whose values lie side by side in whole bytes: an array's type with elements of that width."""
 
 
+def is_of_eight_bytes(kind: pa.DataType) -> bool:
+    """Whether values of the type lie side by side, 64 bits each."""
+    width = _WIDTHS.get(kind.id)
+    return width is not None and np.dtype(width).itemsize == 8
+
+
 def taken(array: pa.Array, places: Int64s) -> pa.Array:
     """The values at `places`, int64 (m,), in that order. Raises IndexError, of one kind or another, beyond the array's end."""
     found = _picked(array, places)
