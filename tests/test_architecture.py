@@ -312,7 +312,7 @@ LATER = {
 """Who imports Python's own modules inside a function, and why: they are there, and mostly loaded already."""
 
 
-INSIDE = re.compile(r"^\s+(import|from)\s|import_module|__import__|__getattr__", re.MULTILINE)
+INSIDE = re.compile(r"^[ \t]+(import|from)\s|import_module|__import__|__getattr__", re.MULTILINE)
 """Whatever imports later has a line like these, and who has none need not be parsed."""
 
 
