@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
+
+from evenflow.availability.chain import Link
 from evenflow.availability.hedging import FEW, Hedge
+from evenflow.availability.subscribing import Deliver, Follow, Subscription, Want
 from evenflow.policy.hedge import KEPT_ON, MOST_US
 
 
@@ -43,3 +47,38 @@ def test_who_is_late_so_often_in_a_row_is_given_up_and_who_was_in_time_once_is_n
     assert hedge.given_up
     hedge.changed()
     assert hedge.in_a_row == 0
+
+
+def longest_wait_us(epochs: int, apart_us: int, round_trip_us: int) -> int:
+    """How long an epoch is waited for at most behind its head, where the leg with rows is up and mute, and the other one has all."""
+    subscription, now_us, waited_us = Subscription.of("out", ["mute", "live"], 0, 0), 0, 0
+    subscription.joined(0, 0)
+    subscription.joined(1, 0)
+    shown = {epoch: (epoch - 1) * apart_us for epoch in range(1, epochs + 1)}
+    due = [(at_us, epoch, "head") for epoch, at_us in shown.items()]
+    while subscription.chain.delivered < epochs:
+        tick_us = subscription.due_us
+        if tick_us is not None and (not due or tick_us <= due[0][0]):
+            now_us, actions = max(now_us, tick_us), subscription.tick(max(now_us, tick_us))
+        else:
+            now_us, epoch, what = due.pop(0)
+            actions = subscription.told(1, Link(epoch - 1, epoch, epoch), None if what == "head" else "rows", now_us)
+        for action in actions:
+            if isinstance(action, Deliver):
+                waited_us = max(waited_us, now_us - shown[action.link.epoch])
+            elif isinstance(action, Want):
+                due.append((now_us + round_trip_us, action.epoch, "rows"))
+            elif isinstance(action, Follow) and action.brings == "rows":
+                due += [(max(now_us, shown[e]) + round_trip_us, e, "rows") for e in shown if e > action.after]
+        due.sort()
+    assert subscription.chain.delivered == epochs and subscription.swapped == 1
+    return waited_us
+
+
+@pytest.mark.parametrize("round_trip_us", [1_000, 20_000, 180_000])
+def test_a_reader_falls_behind_by_one_hedge_and_sixteen_round_trips_and_no_further(round_trip_us: int) -> None:
+    """Fifteen epochs are asked for one after the other, and what the sixteenth is late with is asked for as a whole. Only the first waits
+    for its hedge: the others' heads came meanwhile. Where heads come more slowly than they are asked for, less is waited."""
+    most_us = MOST_US + KEPT_ON * round_trip_us
+    assert longest_wait_us(40, 0, round_trip_us) == most_us
+    assert all(longest_wait_us(40, apart_us, round_trip_us) <= most_us for apart_us in (100, 10_000, 60_000, 400_000))

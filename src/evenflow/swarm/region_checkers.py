@@ -23,8 +23,9 @@ from evenflow.world.sim.subscriber import SimSubscriber
 from evenflow.world.sim.world import SimWorld
 
 LOOK_US: Final = 20_000
-EPOCHS: Final = KEPT_ON + 2
-"""A leg that gives nothing keeps its place while so many epochs are asked of another one: one after the other, each after a hedge."""
+ROUND_TRIPS: Final = KEPT_ON
+"""A leg that gives nothing keeps its place while one epoch less is asked of another one, each a round trip after the one before; then that
+one brings all. Only the first waits for its hedge: tests/availability/test_hedging.py has a reader that falls behind by just so much."""
 FENCINGS: Final = 12
 """So often regions may take a sink from each other for each thing that was done to them, or epoch that went by."""
 
@@ -62,6 +63,7 @@ class RegionCheckers:
         self._truth: dict[str, dict[int, Link]] = {}
         self._readers: list[SimSubscriber] = []
         self._seen: dict[int, deque[tuple[int, int]]] = {}
+        self._slowest: dict[int, int] = {}
         self._well_since: dict[tuple[int, int], int] = {}
         self.story: list[str] = []
         group.on_made.append(self.made)
@@ -151,7 +153,7 @@ class RegionCheckers:
         for place, leg in enumerate(reader.legs):
             key = (at, place)
             well = leg.up_us is not None and not leg.cut and not leg.slow_us
-            patience_us = EPOCHS * (MOST_US + 2 * max(each.delay_us + each.slow_us for each in reader.legs))
+            patience_us = MOST_US + (2 * ROUND_TRIPS + 1) * self._slowest_us(at, reader)
             if not well:
                 self._well_since.pop(key, None)
                 self._seen.pop(10 * at + place, None)
@@ -165,6 +167,12 @@ class RegionCheckers:
                 assert delivered >= seen[0][1], (
                     f"{reader.sink} is read up to epoch {delivered}, and {leg.region.name}, which can be reached, had {seen[0][1]} long ago"
                 )
+
+    def _slowest_us(self, at: int, reader: SimSubscriber) -> int:
+        """The longest way of any leg so far: what was asked of one that was slow is on its way a while longer."""
+        now_us = max(leg.delay_us + leg.slow_us for leg in reader.legs)
+        self._slowest[at] = max(self._slowest.get(at, 0), now_us)
+        return self._slowest[at]
 
     # ------------------------------------------------------------ in the end
 

@@ -1,6 +1,7 @@
 """Planted bugs of regions (race.md, W1 to W7), which seeds of regions must find. Those of a reader alone (no `prev`, resumed from what was
 received, no budget for hedges), and of a producer that opens again when it is fenced, are planted in schedules that meet them in
-milliseconds: `tests/availability/test_planted.py`."""
+milliseconds: `tests/availability/test_planted.py`. With a right horizon no epoch but the first behind it differs, so that what differed is
+withheld is held by `tests/availability/test_group.py`."""
 
 from __future__ import annotations
 
@@ -28,18 +29,7 @@ REGIONS: Final = (
     _of_regions(
         "one epoch is enough to be believed", "availability.silence:Silence._agree", "self.agreed >= self.needed", "self.agreed >= 1"
     ),
-    _of_regions(
-        "what differed is given out, too",
-        "availability.silence:Withheld._trim",
-        "self._kept[0][0].epoch <= self.gate.since or len(self._kept) > AHEAD",
-        "len(self._kept) > AHEAD",
-    ),
-    _of_regions(
-        "a location does not say which epoch with rows was the last",
-        "availability.entries:_completed",
-        "generation, lasts)",
-        "generation, {})",
-    ),
+    _of_regions("the first epoch behind the horizon is given out, too", "availability.silence:Withheld.made", "if self.known:", "if True:"),
     _of_regions(
         "rows before the horizon are read, too",
         "sources.cut:CutReader._behind",

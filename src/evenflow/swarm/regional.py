@@ -47,8 +47,8 @@ CONVERGE_S: Final = 40.0
 """Virtual seconds after the last fault within which readers and shared sinks must have everything."""
 BOUNDED: Final = 0.4
 """So many of dataflows whose state does not reach far back, with rows for many epochs: who begins at his horizon is to be believed."""
-LOCATED: Final = 0.3
-"""So many regions but the first have a checkpoint location, where no region begins at its horizon."""
+LOCATED: Final = 0.25
+"""So many have regions with a checkpoint location."""
 BOUND: Final = ("late", "idle")
 CASES: Final = sorted(EVERY_CASE.keys() - PUSHED.keys())
 
@@ -88,9 +88,10 @@ class Drawn:
 def draw_regions(seed: int) -> Drawn:
     """All of it follows from the seed."""
     random = Random(f"regions of seed {seed}")
-    name, case, network = draw_case(random)
+    located = is_located(seed)
+    name, case, network = draw_case(random, located=located)
     shape, partitions = random.choice([1, 2, 4]), random.choice([1, 3, 8])
-    given = [_region(random, seed, place, slowly=_short(network)) for place in range(random.randint(2, 4))]
+    given = [_region(random, seed, place, slowly=located or _short(network), located=located) for place in range(random.randint(2, 4))]
     sinks = [box.name for box in network.of_kind("sink")]
     shared = {sink: random.random() < 0.5 for sink in sinks[_short(network) :] if random.random() < 0.4}
 
@@ -106,7 +107,7 @@ def draw_regions(seed: int) -> Drawn:
     until_us = random.choice([100_000, 400_000, 1_500_000])
     mixes = {each.name: draw_mix(random, each.replicas, quick=True) if random.random() < 0.5 else Mix() for each in given}
     width_us = _cut(network).width_us
-    if _short(network):
+    if located or _short(network):
         kinds = sorted({*kinds[:2], "lose"})
     return Drawn(
         seed, name, case, network, group, until_us, random.choice([1, 2, 5]), random.choice([20_000, 100_000, 300_000]), kinds, liar,
@@ -114,12 +115,17 @@ def draw_regions(seed: int) -> Drawn:
     )  # fmt: skip
 
 
-def draw_case(random: Random) -> tuple[str, Case, Network]:
-    """The first that can be cut by content. Half of them have a horizon, if one is found soon."""
-    bounded = random.random() < BOUNDED
+def is_located(seed: int) -> bool:
+    """Regions of this seed may have locations, and rows for long enough that they go on there in the middle."""
+    return Random(f"locations of seed {seed}").random() < LOCATED
+
+
+def draw_case(random: Random, *, located: bool) -> tuple[str, Case, Network]:
+    """The first that can be cut by content. Half of those without locations have a horizon, if one is found soon."""
+    bounded = random.random() < BOUNDED and not located
     for tries in range(60):
         name = random.choice(BOUND if bounded else CASES)
-        case = EVERY_CASE[name](random, random.choice([400, 1200]) if bounded else random.choice([40, 120]))
+        case = EVERY_CASE[name](random, random.choice([400, 1200]) if bounded or located else random.choice([40, 120]))
         network = by_content(case.flow.network, random)
         if network is not None and (not bounded or tries >= 30 or _short(network)):
             return name, case, network
@@ -138,8 +144,9 @@ def _cut(network: Network) -> CutSource:
     return found
 
 
-def _region(random: Random, seed: int, place: int, *, slowly: bool) -> Given:
-    """slowly: it does not read everything at once, so that others can be lost and believed meanwhile."""
+def _region(random: Random, seed: int, place: int, *, slowly: bool, located: bool) -> Given:
+    """slowly: it does not read everything at once, so that others can be lost and believed meanwhile. located: it may
+    have a location; the first one never has, so that there is one to compare with from the first epoch on."""
     sites = random.randint(1, 4)
     replicas = random.choice([1, 2]) if sites > 1 else 1
     world: dict[str, Any] = {
@@ -154,7 +161,7 @@ def _region(random: Random, seed: int, place: int, *, slowly: bool) -> Given:
         "read_rows": random.choice([3, 10, 40] if slowly else [3, 10, 40, 400]),
         "read_every_us": random.choice([(500, 3_000), (1_000, 10_000)] if slowly else [(50, 1_000), (1_000, 10_000), (5_000, 30_000)]),
     }  # fmt: skip
-    located = place > 0 and not slowly and Random(f"location of region {place} of seed {seed}").random() < LOCATED
+    located = located and place > 0 and Random(f"location of region {place} of seed {seed}").random() < 0.7
     if located:
         checkpoint_s = Random(f"checkpoints of region {place} of seed {seed}").choice([0.003, 0.01, 0.03])
         world["options"] = replace(world["options"], checkpoint_s=checkpoint_s)
