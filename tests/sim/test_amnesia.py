@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import evenflow as ef
-from evenflow.coordinator.events import Happened
+from evenflow.coordinator.events import DrainSite, Happened
 from evenflow.exchange.inbox import Inbox
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.stream.ids import SiteId
 from evenflow.swarm.amnesia_mutations import AMNESIA as PLANTED
 from evenflow.swarm.mutations import Mutation, planted
 from evenflow.world.sim.world import SimWorld
@@ -126,6 +127,17 @@ def test_the_last_site_cannot_be_lost() -> None:
     run.kill(1)
     run.run_for(1.0)
     assert type(run.error).__name__ == "PartitionsLost"
+
+
+def test_a_site_that_is_to_leave_is_better_than_none() -> None:
+    """Goal: the run goes on where all that are left are leaving. Method: empty one of two, and kill the other one."""
+    run = world(each_row, sites=2)
+    run.run_for(0.05)
+    run.driver.coordinate(DrainSite(SiteId(1)))
+    run.kill(0)
+    run.run_until_quiet()
+    assert run.error is None and {event.site for event in happened(run, "begun_anew")} == {1}
+    assert not rows(run) - whole(each_row)
 
 
 def mixed(seed: int) -> SimWorld:

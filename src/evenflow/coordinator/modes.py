@@ -76,7 +76,7 @@ class ModesWanted:
         changed = {
             segment.name: str(modes[segment.id])
             for segment in self._layout.segments
-            if not before.modes or plan.mode(segment.id) is not before.mode(segment.id)
+            if plan.mode(segment.id) is not before.mode(segment.id)
         }
         details: dict[str, Any] = {"epoch": plan.effective, "modes": changed}
         text = f"from epoch {plan.effective} on, availability of {self._boxes} is {', '.join(sorted(set(changed.values())))}"

@@ -117,10 +117,12 @@ class Recovery:
         """Whether all that has no live replica may begin anew, and somebody is there for it (B4)."""
         view = self._view
         lacking = [s.id for s in self._layout.segments if any(not view.live(block) for block in view.blocks(s.id))]
-        return all(MODES[view.plan.mode(segment)].base == "void" for segment in lacking) and bool(self._able())
+        return all(MODES[view.plan.mode(segment)].base == "void" for segment in lacking) and bool(self.staying())
 
-    def _able(self) -> list[SiteId]:
-        return [site for site in self._view.membership.sites if site not in self.leaving]
+    def staying(self) -> list[SiteId]:
+        """Sites that may get what nobody has: those that are not leaving, or, rather than end the run, those that are."""
+        sites = self._view.membership.sites
+        return [site for site in sites if site not in self.leaving] or list(sites)
 
     def anew(self) -> Step | None:
         """Who gets what has no live replica, to begin anew with nothing; None if there is no such thing. It goes to the site that takes the
@@ -138,7 +140,7 @@ class Recovery:
                 for partition in block.partitions:
                     lost = next((site for site in rows[segment.id][partition] if site < 0), NOBODY)
                     heir = self._heir(hole(lost), (), load) if lost != NOBODY else NOBODY
-                    target = heir if heir != NOBODY else min(self._able(), key=lambda site: (load[site], site))
+                    target = heir if heir != NOBODY else min(self.staying(), key=lambda site: (load[site], site))
                     load[target] += 1
                     shares.setdefault(target, []).append(partition)
                     rows[segment.id][partition] = (target,)

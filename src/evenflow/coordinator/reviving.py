@@ -91,8 +91,7 @@ class Reviving:
 
     def _able(self) -> list[SiteId]:
         """Sites that may take something: they know all plans since the base."""
-        sites = [site for site in self._view.membership.sites if site not in self._recovery.leaving]
-        return [site for site in sites if self._newcomers.get(site, 0) <= self.base + 1]
+        return [site for site in self._recovery.staying() if self._newcomers.get(site, 0) <= self.base + 1]
 
     def step(self) -> Step:
         """A placement where all that is lost is somewhere else, and the copies for it."""

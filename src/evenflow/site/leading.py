@@ -157,11 +157,15 @@ class Leading:
             self._outbox[peer].records += said
 
     def stands(self) -> tuple[Begins, ...]:
-        """Where sources stand that have no followers, as far as that has not been asked before: whoever gives rows to a sink tells the
-        driver first, since it may be that no peer can be reached."""
-        moved = [log for log in self._alone() if log.taken_done > self._stands.get((log.segment, log.partition), 0)]
-        self._stands |= {(log.segment, log.partition): log.taken_done for log in moved}
-        return tuple([Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in moved])
+        """Where sources stand that have no followers, those that are read here and those that were heard of, as far as that has not been
+        asked before: whoever gives rows to a sink tells the driver first, since peers may not be reached, or die with it."""
+        if Mode.AMNESIA not in self._view.plan.modes:
+            return ()
+        logs = self._alone()
+        known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
+        moved = [b for b in (*known, *self._witnessed.values()) if b.taken > self._stands.get((b.segment, b.partition), 0)]
+        self._stands |= {(b.segment, b.partition): b.taken for b in moved}
+        return tuple(moved)
 
     def _alone(self) -> list[PartitionLog]:
         """Of ingress partitions that are led here, and of which nobody else writes down anything."""

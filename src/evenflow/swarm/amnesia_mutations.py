@@ -8,8 +8,6 @@ from evenflow.swarm.mutation import Mutation
 
 AMNESIA: Final = (
     Mutation("who asks for frames hears of no source", "site.leading:Leading.bear_witness_to", "if log.done]:", "if not log.done]:"),
-    Mutation(
-        "a sink has rows of whose source the driver has not heard", "site.leading:Leading.stands", "for log in moved]", "for log in ()]"
-    ),
+    Mutation("a sink has rows of whose source the driver has not heard", "site.leading:Leading.stands", "return tuple(moved)", "return ()"),
     Mutation("a source is read again from what was heard first", "coordinator.losses:Losses.hear", "begins.epoch > ", "begins.epoch < "),
 )
