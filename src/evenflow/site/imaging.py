@@ -20,15 +20,20 @@ from evenflow.state.transfer import Facts
 
 @dataclass(slots=True)
 class Kept:
-    """The image of a unit. waiting: captures that have come, oldest first. busy: one is being pasted, and nobody else touches the image.
-    final: its site is dead. facts, frames: that go along with it."""
+    """The image of a unit. waiting: captures that have come, oldest first, until they are pasted. busy: the oldest is being pasted, and
+    nobody else touches the image. pasted_bytes: of what is pasted, and of frames. final: its site is dead. facts, frames: that go along."""
 
     image: Image = field(default_factory=Image)
     waiting: deque[bytes] = field(default_factory=deque)
+    pasted_bytes: int = 0
     busy: bool = False
     final: bool = False
     facts: Facts | None = None
     frames: tuple[tuple[int, bytes], ...] = ()
+
+    @property
+    def memory_bytes(self) -> int:
+        return self.pasted_bytes + sum(map(len, self.waiting))
 
 
 class Imaging:
@@ -42,32 +47,28 @@ class Imaging:
         self.images: dict[int, Kept] = {}
         self._asked: list[tuple[int, ...]] = []
         self._gone: set[int] = set()
-        self._bytes: dict[int, int] = {}
 
     @property
     def image_bytes(self) -> int:
         """About how much memory all images take."""
-        return sum(self._bytes.values())
+        return sum(kept.memory_bytes for kept in self.images.values())
 
     def take(self, unit: int, capture: bytes) -> None:
         """A capture has come."""
         kept = self.images.get(unit)
         if unit in self._gone or (kept is not None and kept.final):
             return  # Its site is dead, or it has another backup: nobody begins again from what this would make.
-        held = self.image_bytes - self._bytes.get(unit, 0)
-        size = len(capture) + self._bytes.get(unit, 0)
-        if self._most_bytes is not None and held + size > self._most_bytes:
-            self._acts.tell(NoRoom(unit, size))
+        if self._most_bytes is not None and self.image_bytes + len(capture) > self._most_bytes:
+            self._acts.tell(NoRoom(unit, len(capture) + (0 if kept is None else kept.memory_bytes)))
             return
         kept = self.images.setdefault(unit, Kept())
-        self._bytes[unit] = size
         kept.waiting.append(capture)
         self._go_on(unit, kept)
 
     def _go_on(self, unit: int, kept: Kept) -> None:
         if kept.waiting and not kept.busy:
             kept.busy = True
-            self._acts.act(PasteCapture(unit, kept.image, kept.waiting.popleft()))
+            self._acts.act(PasteCapture(unit, kept.image, kept.waiting[0]))
         self._answer()
 
     def pasted(self, event: CapturePasted) -> None:
@@ -76,9 +77,12 @@ class Imaging:
         if kept is None:
             return  # It was dropped meanwhile.
         kept.busy = False
+        kept.waiting.popleft()
         if not event.why:
             kept.facts, kept.frames = event.facts, event.frames
-            self._bytes[event.unit] = event.image_bytes + sum(len(data) for _, data in event.frames)
+            kept.pasted_bytes = event.image_bytes + sum(len(data) for _, data in event.frames)
+        elif event.epoch < 0:
+            kept.pasted_bytes = 0
         self._acts.tell(_said(event.unit, kept))
         self._go_on(event.unit, kept)
 
@@ -109,7 +113,6 @@ class Imaging:
         """Nobody needs these (P5)."""
         for unit in units:
             self.images.pop(unit, None)
-            self._bytes.pop(unit, None)
             self._gone.add(unit)
         self._answer()
 
