@@ -133,6 +133,19 @@ QUERIES = {
         WHERE b.c * 30 > (SELECT sum(c) FROM busy ) AND b.who NOT IN (SELECT town FROM people WHERE town IS NOT NULL)""",
 }  # fmt: skip
 
+QUALIFIED = {
+    "places": "SELECT id, who FROM orders QUALIFY rank() OVER (PARTITION BY who ORDER BY price DESC) = 2",
+    "names of the list, distinct afterwards": """
+        SELECT DISTINCT kind + 1 AS more, count(*) OVER (PARTITION BY kind) AS c FROM orders QUALIFY more > 2 AND c > 20""",
+    "beside groups": """
+        SELECT who, sum(price) AS total FROM orders GROUP BY who HAVING count(*) > 1
+        QUALIFY row_number() OVER (ORDER BY total DESC, who) <= 5 AND who IN (SELECT id FROM people WHERE town > 0)""",
+    "a name for what is over, and columns of nobody": """
+        SELECT o.* EXCEPT (price) FROM orders AS o JOIN people AS p ON o.who = p.id
+        QUALIFY sum(o.price) OVER w > 2000 AND lead(o.id) OVER w IS NOT NULL AND p.town < 3
+        WINDOW w AS (PARTITION BY p.town ORDER BY o.id)""",
+}  # fmt: skip
+
 SETS = {
     "each once": "SELECT kind AS k, who FROM orders WHERE price < 300 UNION SELECT town, id FROM people",
     "each once, of groups": """
@@ -169,6 +182,10 @@ OVER = {
 
 def test_functions_over_rows(spark: Any) -> None:
     check(spark, OVER)
+
+
+def test_rows_of_some_places(spark: Any) -> None:
+    check(spark, QUALIFIED)
 
 
 def test_sets_of_rows(spark: Any) -> None:

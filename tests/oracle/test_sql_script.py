@@ -300,6 +300,17 @@ ASKED = {
         """SELECT k, median(DISTINCT n) AS m, stddev(DISTINCT n) AS d, var_pop(DISTINCT n) AS v, count_if(DISTINCT n > 3) AS c,
            count(n, x) AS two, any(n > 17) AS a, sum(DISTINCT n) AS s FROM t GROUP BY k, window(ts, '20 seconds')"""
     ),
+    "rows by what is over them": Asked(
+        """SELECT k, n, ts FROM t WHERE x > 0.1
+           QUALIFY max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) < 0.8 AND n > 3"""
+    ),
+    "the best of windows by their condition": Asked(
+        """SELECT k, c, e FROM (SELECT k, count(*) AS c, window.end AS e FROM t GROUP BY k, window(ts, '10 seconds'))
+           QUALIFY row_number() OVER (PARTITION BY e ORDER BY c DESC, k) <= 2"""
+    ),
+    "the best by their condition": Asked(
+        "SELECT k, n % 2 AS odd, x, n FROM t QUALIFY row_number() OVER (PARTITION BY k, odd ORDER BY n DESC, x) = 1", ("k", "odd")
+    ),
 }  # fmt: skip
 
 

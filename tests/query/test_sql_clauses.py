@@ -84,6 +84,36 @@ def test_plain_rows_have_a_whole_table_in_an_order() -> None:
     assert len(rows("SELECT t.n, u.m FROM t JOIN u ON t.k = u.k", "complete")) == 7 * 2 + 6 * 3
 
 
+PLACE = "row_number() OVER (PARTITION BY k ORDER BY n DESC)"
+
+
+@pytest.mark.parametrize(
+    ("text", "around"),
+    [
+        (f"SELECT * FROM t QUALIFY {PLACE} <= 2", f"SELECT ts, k, n FROM (SELECT *, {PLACE} AS p FROM t) WHERE p <= 2"),
+        (f"SELECT n, {PLACE} AS p FROM t QUALIFY P <= 2", f"SELECT n, p FROM (SELECT n, {PLACE} AS p FROM t) WHERE p <= 2"),
+        (f"SELECT * EXCEPT (ts, n) FROM t QUALIFY {PLACE} = 1", f"SELECT k FROM (SELECT *, {PLACE} AS p FROM t) WHERE p = 1"),
+        (
+            f"SELECT upper('x'), n FROM t AS a QUALIFY a.ts > timestamp '1970-01-01 00:00:17' AND {PLACE} = 1",
+            f"SELECT 'X', n FROM (SELECT n, ts, {PLACE} AS p FROM t) WHERE p = 1 AND ts > timestamp '1970-01-01 00:00:17'",
+        ),
+        (
+            "SELECT n, lag(n) OVER w AS l FROM t WINDOW w AS (PARTITION BY k ORDER BY ts) QUALIFY n - 3 = lag(n) OVER w AND l > 2",
+            "SELECT n, l FROM (SELECT n, lag(n) OVER (PARTITION BY k ORDER BY ts) AS l FROM t) WHERE n - 3 = l AND l > 2",
+        ),
+    ],
+)
+@pytest.mark.parametrize("mode", ["append", "complete"])
+def test_qualify_is_a_condition_around_the_query(text: str, around: str, mode: str) -> None:
+    wanted = rows(around, mode)
+    assert wanted and rows(text, mode) == wanted
+
+
+def test_conditions_with_queries_are_asked_of_the_best_rows_too() -> None:
+    text = f"SELECT n FROM t QUALIFY {PLACE} <= 4 AND n NOT IN (SELECT m + 12 FROM u)"
+    assert sorted(rows(text, "complete")) == [(n,) for n in range(8, 20) if n not in {m + 12 for m in U["m"].to_pylist()}]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -93,6 +123,15 @@ def test_plain_rows_have_a_whole_table_in_an_order() -> None:
         ("SELECT * EXCEPT (x) FROM t", "column 18: there is no column 'x' to leave out"),
         ("SELECT * EXCEPT (ts, k, n) FROM t", "leaves no column"),
         ("SELECT * REPLACE (1 AS n) FROM t", "REPLACE"),
+        ("SELECT k FROM t QUALIFY k > 1", r"column 25: QUALIFY without a function OVER .*; write the condition in WHERE"),
+        ("SELECT k FROM t QUALIFY row_number() OVER (ORDER BY n) > 1", r"column 25: .* such as QUALIFY row_number\(\) OVER \(...\) <= 10"),
+        ("SELECT k FROM t QUALIFY rank() OVER (ORDER BY n) <= 1", r"column 25: rank\(\) <= 1 is not available; row_number"),
+        ("SELECT k FROM t QUALIFY lead(n) OVER (ORDER BY ts) > 1", r"column 25: LEAD\(n\) OVER .* is not available; an aggregate"),
+        ("SELECT k FROM t QUALIFY sum(n) OVER w > 1", "column 25: no window is called 'w'"),
+        ("SELECT k FROM t QUALIFY row_number() OVER (ORDER BY y) = 1", "column 53: there is no column 'y'"),
+        ("SELECT k + 1 AS k FROM t QUALIFY row_number() OVER (ORDER BY n) = 1 AND k > 1", "column 73: 'k' is a column of FROM and of the"),
+        ("SELECT k + 1 AS k FROM t QUALIFY lag(n) OVER (PARTITION BY k ORDER BY ts) > 1", "column 60: 'k' is a column of FROM and of"),
+        ("SELECT k FROM t QUALIFY row_number() OVER (ORDER BY n) = 1 AND k IN (SELECT k FROM u)", "use changelog or complete mode"),
     ],
 )
 def test_what_is_refused_says_where(text: str, message: str) -> None:

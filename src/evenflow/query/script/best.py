@@ -12,6 +12,7 @@ from evenflow.query.ranked import Place
 from evenflow.query.script.group import END, START, check_windows, first_of
 from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggregate
 from evenflow.query.script.placed import drawn, order_of, placed_rows
+from evenflow.query.script.qualify import HIDDEN
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.spanned import spanned_rows
@@ -206,10 +207,9 @@ def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.
     if lower.changes and (len(ranks) > 1 or not found or rank.this.this.name.lower() != "row_number" or found[0][1] < 1):
         return None  # Places of all rows, of which conditions let some pass.
     if len(ranks) > 1 or not found:
-        script.fail(
-            rank.this,
-            f"{rank.this.this.name}() needs one condition around it, such as WHERE {rank.alias} <= 10, and no other rank beside it",
-        )
+        name = rank.this.this.name
+        such = f"QUALIFY {name}() OVER (...) <= 10" if rank.alias.startswith(HIDDEN) else f"WHERE {rank.alias} <= 10"
+        script.fail(rank.this, f"{name}() needs one condition around it, such as {such}, and no other rank beside it")
     condition, most = found[0]
     if rank.this.this.name.lower() != "row_number" or most < 1:
         script.fail(rank.this, f"{rank.this.this.name}() <= {most} is not available; row_number() <= n is, with n of at least 1")
@@ -281,7 +281,7 @@ def _over_columns(window: exp.Window, query: exp.Select) -> tuple[exp.Window, se
     What stands in OVER is about the rows that the query reads, as are the items of its list.
     """
     window = window.copy()
-    whole = any(isinstance(item, exp.Star) for item in query.expressions)
+    whole = any(isinstance(item, exp.Star) and not item.args.get("except_") for item in query.expressions)
     shown = {item.name.lower() for item in query.expressions if is_column(item)}
     hidden: set[str] = set()
     order = window.args.get("order")

@@ -32,7 +32,8 @@ def with_named_windows(lower: Lower, tree: exp.Select) -> None:
         if named.setdefault(window.name.lower(), window) is not window:
             lower.script.fail(window, f"two windows are called {window.name!r}; give one of them another name")
     tree.set("windows", None)
-    for window in [window for item in tree.expressions for window in item.find_all(exp.Window)]:
+    qualify = tree.args.get("qualify")
+    for window in [window for item in (*tree.expressions, *([] if qualify is None else [qualify])) for window in item.find_all(exp.Window)]:
         _write_out(lower, window, named)
 
 

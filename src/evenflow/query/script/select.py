@@ -28,6 +28,7 @@ from evenflow.query.script.lowering import (
 )
 from evenflow.query.script.match import recognized
 from evenflow.query.script.placed import cut, number_of, with_named_windows
+from evenflow.query.script.qualify import check_names, without_qualify
 from evenflow.query.script.relation import Relation, Visible, is_column
 from evenflow.query.script.scalars import with_scalars, without_having
 from evenflow.query.script.united import distinct as distinct_rows
@@ -38,11 +39,12 @@ from evenflow.query.sql.parser import dotted, to_sql
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
 
-_CLAUSES: Final = frozenset({"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match", "laterals"})
+_CLAUSES: Final = frozenset(
+    {"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match", "laterals", "qualify"}
+)
 _REMEDIES: Final = {
     "order": "a stream has no end to sort at; leave it out, and sort what comes out of the sink, or use complete mode",
     "limit": "a stream has no end; leave it out, keep the best rows of a key with row_number() OVER (...) <= n, or use changelog mode",
-    "qualify": "write it as a condition on row_number() in a query around this one",
 }
 
 
@@ -96,7 +98,7 @@ class Lowering(Lower):
         self._check_clauses(tree)
         if tree.args.get("from_") is None:
             self.script.fail(tree, "a SELECT without FROM is one row and no stream; say which stream it reads")
-        if (around := without_having(tree)) is not tree:
+        if (around := without_qualify(self, tree)) is not tree or (around := without_having(tree)) is not tree:
             return self._select(around, tables)
         where = tree.args.get("where")
         pending = [] if where is None else conjuncts(where.this)
@@ -104,7 +106,8 @@ class Lowering(Lower):
         if match is not None:
             relation = recognized(self, self._from(tree, tables, []), tree, match)
         else:
-            relation = best_rows(self, tree, tables, pending) or self._from(tree, tables, pending)
+            found = best_rows(self, tree, tables, pending)
+            relation = self._from(tree, tables, pending) if found is None else self._left(found, tree, tables, pending)
         relation = with_scalars(self, tree, relation, pending, tables)
         for clause in ("expressions", "group", "having"):
             given = tree.args.get(clause)
@@ -116,8 +119,9 @@ class Lowering(Lower):
         items = self.items(tree, relation)
         grouped = tree.args.get("group") is not None or tree.args.get("having") is not None
         if grouped or any(is_aggregated(item) for _, item in items):
-            result = Grouping(self, tree, relation, items).result()
-        elif any(item.find(exp.Window) for _, item in items):
+            return self._distinct(tree, Grouping(self, tree, relation, items).result())
+        check_names(self, tree, relation)
+        if any(item.find(exp.Window) for _, item in items):
             result = over_rows(self, tree, relation, items)
         else:
             result = self.project(relation, [(name, self.rewritten(relation, item)) for name, item in items])
@@ -144,6 +148,10 @@ class Lowering(Lower):
         """pending: conditions of WHERE that are still to be met; those that joins meet are taken out."""
         relation = self.table(tree.args["from_"].this, tables)
         relation = joined_all(self, relation, tree.args.get("joins") or (), tables, pending)
+        return self._left(relation, tree, tables, pending)
+
+    def _left(self, relation: Relation, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation:
+        """Those of the rows that conditions with queries leave, and rows of their arrays."""
         relation = among(self, relation, tables, pending)
         for view in tree.args.get("laterals") or ():
             relation = viewed(self, relation, view)
