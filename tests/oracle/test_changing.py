@@ -125,6 +125,13 @@ QUERIES = {
         SELECT o.id FROM orders AS o WHERE o.kind = 2 AND NOT EXISTS (SELECT * FROM orders AS x
         WHERE x.who = o.who AND x.price > o.price)""",
     "not in, without a null": "SELECT p.id FROM people AS p WHERE p.town NOT IN (SELECT kind FROM orders WHERE price > 990)",
+    "several in a query": """
+        SELECT o.id FROM orders AS o WHERE (who, o.price) IN (SELECT who, max(price) FROM orders GROUP BY who)""",
+    "a structure in a query": "SELECT id FROM orders AS o WHERE struct(who, kind + 1) IN (SELECT id, town FROM people WHERE town > 1)",
+    "several not in a query, with nulls": """
+        SELECT o.id, o.who, o.kind FROM orders AS o WHERE (o.who, o.kind) NOT IN (SELECT id, town FROM people WHERE id > 25)""",
+    "several not in one about the row around": """
+        SELECT o.id FROM orders AS o WHERE o.id < 90 AND (o.who, 1) NOT IN (SELECT i.part, i.n % 2 FROM items AS i WHERE i.of = o.id)""",
     "in a list of a query, twice": """
         SELECT p.id FROM people AS p WHERE p.id IN (SELECT who FROM orders WHERE kind = 1) AND
         p.id NOT IN (SELECT who FROM orders WHERE kind = 2 AND who IS NOT NULL)""",

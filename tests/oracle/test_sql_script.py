@@ -300,6 +300,14 @@ ASKED = {
         """SELECT k, median(DISTINCT n) AS m, stddev(DISTINCT n) AS d, var_pop(DISTINCT n) AS v, count_if(DISTINCT n > 3) AS c,
            count(n, x) AS two, any(n > 17) AS a, sum(DISTINCT n) AS s FROM t GROUP BY k, window(ts, '20 seconds')"""
     ),
+    "several in a query": Asked(
+        """SELECT k, n, x FROM t WHERE n > 3 AND (t.k, n) IN (SELECT k, m FROM u WHERE u.m < 15
+           AND u.ts BETWEEN t.ts AND t.ts + INTERVAL 3 SECONDS)"""
+    ),
+    "several in a list": Asked(
+        """SELECT k, n, struct(k, n) IN (struct('k1', 3L), struct('k2', nullif(n, 4))) AS r FROM t
+           WHERE (k, n) IN (('k1', 3L), ('k2', 4L)) OR (k, n) NOT IN (('k3', 7L), ('k1', 8L), ('k0', 9L)) AND x > 0.9"""
+    ),
     "rows by what is over them": Asked(
         """SELECT k, n, ts FROM t WHERE x > 0.1
            QUALIFY max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) < 0.8 AND n > 3"""

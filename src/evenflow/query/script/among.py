@@ -58,14 +58,26 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
     where = inner.args.get("where")
     parts = [] if where is None else [owned(part) for part in conjuncts(where.this)]
     if isinstance(test, exp.In):
-        if len(inner.expressions) != 1 or isinstance(inner.expressions[0], exp.Star):
-            lower.script.fail(test, "IN takes a SELECT of one column")
-        parts.insert(0, exp.EQ(this=outer(relation, test.this), expression=owned(inner.expressions[0].unalias())))
+        parts[:0] = [exp.EQ(this=outer(relation, value), expression=owned(item)) for value, item in _pairs(lower, test, inner)]
     if not parts:
         lower.script.fail(test, "EXISTS needs a WHERE that says which columns are equal")
     join = exp.Join(this=source.copy(), side="LEFT", kind=kind, on=exp.and_(*parts, copy=False))
     with lower.script.at(test):
         return joined(lower, relation, join, lower.table(join.this, tables), [])
+
+
+def _pairs(lower: Lower, test: exp.In, inner: exp.Select) -> list[tuple[exp.Expr, exp.Expr]]:
+    """(value before IN, the column of the SELECT that it is compared with): `(a, b) IN (SELECT x, y ...)` has two."""
+    given, items = test.this.unnest(), [item.unalias() for item in inner.expressions]
+    values = [given]
+    if isinstance(given, exp.Tuple):
+        values = [value.unalias() for value in given.expressions]
+    elif isinstance(given, exp.Anonymous) and given.name.lower() == "named_struct" and len(items) > 1:
+        values = list(given.expressions[1::2])  # So the parser has struct(a, b), which Spark takes for (a, b) here.
+    if len(items) != len(values) or any(item.is_star for item in items):
+        of = "one column" if len(values) == 1 else f"the {len(values)} columns that stand before it"
+        lower.script.fail(test, f"IN takes a SELECT of {of}; name as many, and no *")
+    return list(zip(values, items, strict=True))
 
 
 def _at_least_one(count: exp.Expr) -> bool:
@@ -102,11 +114,9 @@ def _with_query(lower: Lower, relation: Relation, test: exp.Expr, inner: exp.Sel
         return column_of(table, f"_c{len(items) - 1}")
 
     if isinstance(test, exp.In):
-        if len(inner.expressions) != 1 or isinstance(inner.expressions[0], exp.Star):
-            script.fail(test, "IN takes a SELECT of one column")
-        equal = exp.EQ(this=outer(relation, test.this), expression=shown(inner.expressions[0].unalias()))
+        equal = [exp.EQ(this=outer(relation, value), expression=shown(item)) for value, item in _pairs(lower, test, inner)]
         # NOT IN is true where the equality is false with each row; null is not false.
-        conditions.append(equal if kind == "SEMI" else exp.func("coalesce", equal, exp.true()))
+        conditions += equal if kind == "SEMI" else [exp.func("coalesce", exp.and_(*equal, copy=False), exp.true())]
     elif groups:
         shown(exp.Literal.number(1))
     conditions += [exp.EQ(this=outer(relation, around), expression=shown(own)) for around, own in found.equal]
