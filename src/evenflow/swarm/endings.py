@@ -202,9 +202,9 @@ class Ending(Observer):
             disk.refuses, disk.spoils = spoils, int(spoils and not disk.wrong)
 
     def _slow_down(self, site: int, factor: float) -> None:
-        """For the rest of the run."""
-        cost = self.world.cost
-        alone_us = cost.factor(site) * cost.epoch_us("ingress", sum(self._counts.values()))
+        """For the rest of the run. What all rows take is what they take in the segment that they are dearest in."""
+        cost, rows = self.world.cost, sum(self._counts.values())
+        alone_us = cost.factor(site) * max(cost.epoch_us(segment.kind, rows) for segment in self.world.layout.segments)
         self.world.slow_down(site, bearable(factor, alone_us / 1e6))
 
     def handled(self, site: SimSite, event: Event) -> None:
