@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.availability.entries import Ended
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.events import RepartitionRequested, StopRequested
 from evenflow.errors import EvenflowError, PartitionsLost, SourceError
 from evenflow.query.planner import layout
@@ -236,6 +237,23 @@ def test_what_is_replayed_keeps_its_content_though_a_plan_is_wanted_meanwhile() 
     stage.finish()
     machine, contents = stage.world.coordinator, stage.cluster.store.standing().contents
     assert [content.ranges != () for content in contents] == [False, True] and contents[1].effective > machine.beginning.durable
+
+
+def test_who_has_chosen_pairs_has_them_after_every_loss() -> None:
+    """Goal: that nothing is said of modes and that all are to be pairs are two things. Method: a passive run is changed to pairs, and lost
+    twice; each generation is started as the first one was."""
+    stage = Stage(availability="passive")
+    stage.world.run_for(0.02)
+    stage.world.set_availability((Mode.PAIRS,) * len(stage.planned.segments), 1)
+    stage.world.run_until(lambda: stage.world.coordinator.plan.number > 0, 5.0, "the change")
+    effective = stage.world.coordinator.plan.effective
+    stage.world.run_until(lambda: stage.durable >= effective, 5.0, "an epoch of the new plan")
+    for _ in range(2):
+        stage.cluster.lose_all()
+        stage.cluster.restart()
+        assert {stage.world.coordinator.plan.mode(segment.id) for segment in stage.planned.segments} == {Mode.PAIRS}
+        stage.world.run_until(stage.replayed, 5.0, "something new")
+    stage.finish()
 
 
 def test_a_clock_that_has_jumped_back() -> None:

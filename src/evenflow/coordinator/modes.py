@@ -27,8 +27,11 @@ class ModesWanted:
         self._boxes = ""
 
     def want(self, modes: Modes, replicas: int, boxes: str, request: int = 0) -> None:
-        """Instead of what was wanted and is in no plan yet. replicas: of what is replicated. boxes: for people. request: see `Done`."""
-        self.modes, self._replicas, self._boxes, self._request = shortened(modes), replicas, boxes, request
+        """Instead of what was wanted and is in no plan yet. replicas: of what is replicated. boxes: for people. request: see `Done`.
+
+        Who wants pairs in place of something else has chosen that: a plan says so by name, and a restart goes on with it."""
+        chosen = (Mode.PAIRS,) * len(self._layout.segments) if self._view.plan.modes else ()
+        self.modes, self._replicas, self._boxes, self._request = shortened(modes) or chosen, replicas, boxes, request
 
     def settled(self) -> list[CoordinatorAction]:
         """The answer to who has asked for what is there already."""

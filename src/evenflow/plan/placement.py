@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from evenflow.availability.mode import Modes, of_segment, replicas_of, shortened
+from evenflow.availability.mode import Modes, of_segment, replicas_of
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
@@ -74,7 +74,7 @@ def first_plan(
             for partition in others:
                 row[partition] = row[first]
         placement.append(tuple(row))
-    return Plan(FIRST_PLAN, 1, tuple(placement), settings=Settings(modes=shortened(modes)))
+    return Plan(FIRST_PLAN, 1, tuple(placement), settings=Settings(modes=tuple(modes)))
 
 
 def first_membership(planned: Layout, plan: Plan, sites: Iterable[SiteId]) -> Membership:
