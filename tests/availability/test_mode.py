@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.availability.choosing import modes_of
 from evenflow.availability.content import Content
 from evenflow.availability.entries import Begun, Entry, Logged, from_bytes, to_bytes
-from evenflow.availability.mode import BUILT, MODES, Mode, check_built, mode_named, of_segment, replicas_of, shortened
+from evenflow.availability.mode import MODES, Mode, mode_named, of_segment, replicas_of, shortened
 from evenflow.errors import AvailabilityError, QueryError
 from evenflow.plan.placement import first_plan
 from evenflow.plan.plan import Plan, Settings
@@ -31,7 +30,7 @@ def flow() -> tuple[Dataflow, Any]:
 
 
 def test_every_mode_has_a_row() -> None:
-    assert [*MODES] == [*Mode] and set(BUILT) <= set(Mode)
+    assert [*MODES] == [*Mode]
     assert [replicas_of(mode, 2) for mode in Mode] == [2, 1, 1, 1]
     assert of_segment((), 7) is Mode.PAIRS and of_segment((Mode.PAIRS, Mode.AMNESIA), 1) is Mode.AMNESIA
     assert shortened([Mode.PAIRS, Mode.PAIRS]) == () and shortened([Mode.PAIRS, Mode.AMNESIA]) == (Mode.PAIRS, Mode.AMNESIA)
@@ -53,18 +52,6 @@ def test_a_box_is_not_given_a_mode_that_there_is_not() -> None:
 def test_a_misspelt_mode_is_guessed() -> None:
     with pytest.raises(AvailabilityError, match="did you mean 'amnesia'"):
         mode_named("amnezia", "the dataflow")
-
-
-@pytest.mark.parametrize("mode", [mode for mode in Mode if mode not in BUILT])
-def test_what_is_not_built_is_refused_and_says_so(mode: Mode) -> None:
-    with pytest.raises(AvailabilityError, match=f"availability '{mode}' is not there yet"):
-        check_built(mode, "the dataflow")
-    drawn, stream = flow()
-    stream.availability(str(mode)).to(ef.sinks.discard())
-    with pytest.raises(AvailabilityError, match=f"segment 'in': availability '{mode}' is not there yet"):
-        modes_of(layout(drawn.network, sites=2))
-    with pytest.raises(AvailabilityError, match="is not there yet"):
-        ef.testing.simulate(drawn)
 
 
 def test_boxes_say_what_their_segments_do() -> None:
@@ -121,7 +108,7 @@ def test_one_replica_is_spread_over_all_sites() -> None:
     assert [len(row[0]) for row in plan.placement] == [2, 1, 2]
     assert plan.placement[1] == tuple((site,) for site in (0, 0, 1, 1, 2, 2, 3, 3))
     assert plan.mode(1) is Mode.AMNESIA and plan.mode(0) is Mode.PAIRS
-    assert first_plan(planned, 4, 2, modes=(Mode.PAIRS,) * 3) == first_plan(planned, 4, 2)
+    assert first_plan(planned, 4, 2, modes=(Mode.PAIRS,) * 3).placement == first_plan(planned, 4, 2).placement
 
 
 MODED = Plan(PlanNumber(3), 7, (((),),), settings=Settings(modes=(Mode.AMNESIA,)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenflow.availability.guarantee import CHEAPEST_FIRST, GIVES, Guarantee, OperatorClass, at_least, cheapest
-from evenflow.availability.mode import BUILT, MODES, Mode, Modes, check_built, mode_named, of_segment, shortened
+from evenflow.availability.mode import MODES, Mode, Modes, mode_named, of_segment, shortened
 from evenflow.errors import AvailabilityError
 from evenflow.plan.layout import Layout, Segment
 
@@ -17,26 +17,27 @@ def modes_of(
     """By segment. availability: of all whose boxes do not say. sites: how many host from the start, if that is known. replicas: of what
     is replicated. located: the run has a checkpoint location.
 
-    What comes in has followers where the rest is passive (M2). Raises AvailabilityError for a mode that there is not, that is not built,
-    that some box cannot have, for which there are too few sites, or which needs a location where a sink keeps epochs at sites; and where an
+    What comes in has followers where the rest begins again from a base (M2). Raises AvailabilityError for a mode that there is not, that
+    some box cannot have, for which there are too few sites, or which needs a location where a sink keeps epochs at sites; and where an
     output is to have more than boxes, modes and sink can give.
     """
     where = f"dataflow {layout.name!r}"
-    otherwise = check_built(mode_named(availability, where), where)
-    chosen = [check_built(layout.modes.get(s.id, otherwise), f"{where}, segment {s.name!r}") for s in layout.segments]
+    otherwise = mode_named(availability, where)
+    chosen = [layout.modes.get(s.id, otherwise) for s in layout.segments]
     return checked(layout, _followed(layout, chosen), sites, replicas, located=located)
 
 
 def _followed(layout: Layout, chosen: Sequence[Mode]) -> Modes:
-    """What comes in has followers where the rest is passive (M2)."""
-    pairs = {segment.id for segment in layout.segments if segment.kind == "ingress" and chosen[segment.id] is Mode.PASSIVE}
+    """What comes in has followers where the rest begins again from a base (M2)."""
+    again = (Mode.PASSIVE, Mode.UPSTREAM)
+    pairs = {segment.id for segment in layout.segments if segment.kind == "ingress" and chosen[segment.id] in again}
     return shortened([Mode.PAIRS if segment in pairs else mode for segment, mode in enumerate(chosen)])
 
 
 def changed(layout: Layout, modes: Modes, box: str, mode: str, sites: int, replicas: int, located: bool) -> Modes:
     """The modes, with another one for all segments of a box, or of every one ("*"). Raises AvailabilityError as `modes_of` does, and for a
     box that there is not."""
-    wanted = check_built(mode_named(mode, f"box {box!r}"), f"box {box!r}")
+    wanted = mode_named(mode, f"box {box!r}")
     mine = {s.id for s in layout.segments if box in ("*", s.name) or any(name == box for name, _ in layout.depends.get(s.id, ()))}
     if not mine:
         known = dict.fromkeys(name for pairs in layout.depends.values() for name, _ in pairs)
@@ -56,6 +57,8 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: in
             mode = of_segment(modes, segment.id)
             if GIVES[of][mode] is None:
                 raise AvailabilityError(_refused(box, of, mode))
+    if Mode.UPSTREAM in modes:
+        _check_upstream(layout, modes, located=located)
     if Mode.AMNESIA in modes:
         _check_amnesia(layout, modes, replicas, located=located)
     if Mode.PASSIVE in modes and not located:
@@ -63,6 +66,27 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: in
     for sink in layout.promised:
         _check_promise(layout, modes, sink)
     return modes
+
+
+def _check_upstream(layout: Layout, modes: Modes, *, located: bool) -> None:
+    """Raise AvailabilityError where what a site has cannot be made again of what its producers keep."""
+    if Mode.AMNESIA in modes:
+        raise AvailabilityError(
+            f"dataflow {layout.name!r}: availability 'upstream' and 'amnesia' do not go together: what one has lost, the other would need "
+            "again. Use 'pairs' in place of one of them"
+        )
+    if Mode.PASSIVE in modes and not located:
+        raise AvailabilityError(
+            f"dataflow {layout.name!r}: availability 'upstream' and 'passive' go together with a checkpoint location only: begin the run "
+            "with one, or use one of the two"
+        )
+    for segment in layout.segments:
+        writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
+        if writes and of_segment(modes, segment.id) is Mode.UPSTREAM:
+            raise AvailabilityError(
+                f"sink {writes[0]!r} keeps epochs at sites until they are stored, and availability 'upstream' would lose them between the "
+                "two: use 'passive' or 'pairs' there, or a sink in the driver"
+            )
 
 
 def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool) -> None:
@@ -132,7 +156,7 @@ def _check_images(layout: Layout, modes: Modes) -> None:
 
 def _refused(box: str, of: OperatorClass, mode: Mode) -> str:
     why = "may answer otherwise when it is asked again" if of is OperatorClass.ARBITRARY else "depends on all that it ever had"
-    others = " or ".join(repr(str(each)) for each in CHEAPEST_FIRST if GIVES[of][each] is not None and each in BUILT)
+    others = " or ".join(repr(str(each)) for each in CHEAPEST_FIRST if GIVES[of][each] is not None)
     return f"box {box!r} ({of}) {why}, so availability {str(mode)!r} cannot bring back what it had: use {others}"
 
 
@@ -151,7 +175,7 @@ def _check_promise(layout: Layout, modes: Modes, sink: str) -> None:
     asks = f"sink {sink!r} is to be {wanted} through failures"
     for box, of, mode, given in _upstream(layout, modes, sink):
         if not at_least(given, wanted):
-            enough = cheapest(of, wanted, BUILT)
+            enough = cheapest(of, wanted)
             advice = f"use availability {str(enough)!r} there" if enough is not None else f"ask for guarantee {str(given)!r}"
             raise AvailabilityError(f"{asks}, and box {box!r} ({of}) with availability {str(mode)!r} gives {given} at most: {advice}")
     if _at_least_once(layout.sinks[sink]) and not at_least(Guarantee.NO_LOSS, wanted):

@@ -47,12 +47,9 @@ class Row:
 MODES: Final[Mapping[Mode, Row]] = {
     Mode.PAIRS: Row(True, False, "live", "all replicas do all the work"),
     Mode.PASSIVE: Row(False, True, "image", "one replica works, and a backup holds its state"),
-    Mode.UPSTREAM: Row(False, False, "replay", "one replica works, and its producers keep what its state follows from"),
+    Mode.UPSTREAM: Row(False, True, "replay", "one replica works, and its producers keep what its state follows from"),
     Mode.AMNESIA: Row(False, False, "void", "one replica works, and what is lost with it is counted"),
 }
-
-BUILT: Final = (Mode.PAIRS, Mode.PASSIVE, Mode.AMNESIA)
-"""What can run. A mode that is not among them is refused by its name (`check_built`)."""
 
 Modes = tuple[Mode, ...]
 """By segment; empty: all are pairs."""
@@ -68,15 +65,6 @@ def mode_named(given: Any, where: str) -> Mode:
         raise AvailabilityError(
             f"{where}: availability is {given!r:.60}; it must be one of {', '.join(repr(str(mode)) for mode in Mode)}{hint}"
         ) from None
-
-
-def check_built(mode: Mode, where: str) -> Mode:
-    """Raise AvailabilityError for a mode that cannot run yet, rather than run another one."""
-    if mode not in BUILT:
-        raise AvailabilityError(
-            f"{where}: availability {str(mode)!r} is not there yet; use {' or '.join(repr(str(each)) for each in BUILT)}"
-        )
-    return mode
 
 
 def of_segment(modes: Modes, segment: int) -> Mode:

@@ -108,10 +108,10 @@ def check_balance(policy: str) -> None:
 
 def check_availability(mode: str) -> None:
     """Raise BadParameter for a mode that there is not, before Spark takes its time to start."""
-    from evenflow.availability.mode import check_built, mode_named
+    from evenflow.availability.mode import mode_named
 
     try:
-        check_built(mode_named(mode, "the dataflow"), "the dataflow")
+        mode_named(mode, "the dataflow")
     except AvailabilityError as error:
         raise typer.BadParameter(str(error), param_hint="--availability") from None
 

@@ -97,8 +97,10 @@ def lose_site(run: RunEffects, event: SiteLost) -> None:
     run.act(*run.backing.ask())
     if not event.planned and not lost:
         run.happened(Kind.TAKE_OVER, event.site, f"the replicas of site {event.site}'s partitions go on without it")
+    numbers = {segment.name: segment.id for segment in run.layout.segments}
     for name, partitions in lost.items() if run.reviving.can() else ():
-        text = f"{len(partitions)} partitions of {name} begin again from the end of epoch {run.reviving.base}"
+        base = run.reviving.base_of(numbers[name])
+        text = f"{len(partitions)} partitions of {name} begin again from the end of epoch {base}"
         run.happened(Kind.TAKE_OVER, event.site, text)
     run.ready.discard(event.site)
     run.end_if_finished()

@@ -23,8 +23,10 @@ from evenflow.coordinator.recovery import Recovery, Step
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy, Plan
 from evenflow.site.bases import Revive
+from evenflow.site.facts import Depends
 from evenflow.site.replaying import Beginning
 from evenflow.site.view import View
+from evenflow.stream.epoch import NO_WATERMARK
 from evenflow.stream.ids import NO_SITE, SiteId
 
 TRIES_MAX: Final = 4
@@ -35,7 +37,8 @@ class Reviving:
     """failed: how often in a row a copy from the base was given up. last: the newest loss that is being made good, and what it was.
 
     _from: the first base that will do: before it frames are gone, or the plan was another one in what matters. _newcomers: by site that
-    came to the run later, since which epoch it knows plans.
+    came to the run later, since which epoch it knows plans. _said: by segment with upstream backup and site, (base, watermark there) under
+    the newest plan; _bases: by segment, the one that all have said.
     """
 
     def __init__(
@@ -46,16 +49,34 @@ class Reviving:
         self._begun = beginning.epoch
         self._from = view.plan.effective if len(beginning.plans) > 1 else beginning.epoch
         self._newcomers: dict[SiteId, int] = {}
+        self._said: dict[int, dict[SiteId, tuple[int, int]]] = {}
+        self._bases: dict[int, tuple[int, int]] = {}
         self.failed = 0
         self.last: tuple[SiteLost, str] | None = None
 
     # ------------------------------------------------------------ what it has to know
 
     def note_plan(self, before: Plan, plan: Plan) -> None:
-        """A plan is committed."""
+        """A plan is committed. What sites have said of bases may not be true of what they have got since."""
+        self._said = {}
         copied = any(not copy.revives for copy in plan.copies)
         if copied or (plan.ranges, plan.version, plan.modes) != (before.ranges, before.version, before.modes):
             self._from = max(self._from, plan.effective)
+
+    def hear(self, site: SiteId, said: Depends, *, calm: bool) -> bool:
+        """A site's partitions of a segment follow from what came after a base. True if that of all has moved."""
+        if said.plan < self._view.plan.number or self._view.plan.mode(said.segment) is not Mode.UPSTREAM:
+            return False
+        known = self._said.setdefault(said.segment, {})
+        known[site] = max(known.get(site, (0, 0)), (said.base, said.watermark))
+        hosts = {live for block in self._view.blocks(said.segment) for live in self._view.live(block)}
+        if not calm or not hosts <= known.keys():
+            return False
+        least = min(known[host] for host in hosts)
+        if least[0] <= self.base_of(said.segment):
+            return False
+        self._bases[said.segment] = least
+        return True
 
     def note_newcomer(self, site: SiteId) -> None:
         """It has been given the newest plan, and knows none before it."""
@@ -71,27 +92,47 @@ class Reviving:
         retained = self._checkpointing.retained
         return retained[-1].epoch if retained else self._begun
 
+    def base_of(self, segment: int) -> int:
+        """The epoch from whose end its lost partitions begin again."""
+        if self._view.plan.mode(segment) is Mode.UPSTREAM:
+            return self._bases.get(segment, (self._begun, NO_WATERMARK))[0]
+        return self.base
+
     def can(self) -> bool:
         """Whether all that is lost can begin again."""
-        lost = self._recovery.lost()
+        lost = self._lost()
+        if not lost or self.failed >= TRIES_MAX or not self._able():
+            return False
         if self._backing.active:
             known = all(self._newcomers.get(site, 0) <= base + 1 for site, base in self._backing.targets())
-            return bool(lost) and known and self.failed < TRIES_MAX and self._backing.can() and bool(self._able())
-        if not lost or not self._checkpointing.journalled or self.failed >= TRIES_MAX:
-            return False
-        modes = {segment.name: self._view.plan.mode(segment.id) for segment in self._layout.segments}
-        passive = all(modes[name] is Mode.PASSIVE for name in lost)
-        return passive and self._begun <= self.base and self._from <= self.base and bool(self._able())
+            return known and self._backing.can()
+        return all(self.has_base(segment) for segment in lost)
+
+    def _lost(self) -> list[int]:
+        names = self._recovery.lost()
+        return [segment.id for segment in self._layout.segments if segment.name in names]
+
+    def has_base(self, segment: int) -> bool:
+        """Frames behind the segment's base are kept somewhere, and what plans said since matters to nobody. Of images: see `Backing`."""
+        mode, base = self._view.plan.mode(segment), self.base_of(segment)
+        able = mode is Mode.UPSTREAM or (mode is Mode.PASSIVE and self._checkpointing.journalled)
+        return able and self._begun <= base and self._from <= base
 
     def based(self) -> bool:
-        """Whether all that is passive has a base from which it can begin again: an image, or a checkpoint since anything has changed."""
+        """Whether all that begins again from a base has one: an image, a checkpoint since anything has changed, or what producers keep."""
+        modes = self._view.plan.modes
+        if not all(self.has_base(segment) for segment, mode in enumerate(modes) if mode is Mode.UPSTREAM):
+            return False
+        if Mode.PASSIVE not in modes:
+            return True
         if self._backing.active:
             return self._backing.protected()
         return self._checkpointing.journalled and bool(self._checkpointing.retained) and self._from <= self.base
 
     def _able(self) -> list[SiteId]:
         """Sites that may take something: they know all plans since the base."""
-        return [site for site in self._recovery.staying() if self._newcomers.get(site, 0) <= self.base + 1]
+        least = min([self.base_of(segment) for segment in self._lost()], default=self.base)
+        return [site for site in self._recovery.staying() if self._newcomers.get(site, 0) <= least + 1]
 
     def step(self) -> Step:
         """A placement where all that is lost is somewhere else, and the copies for it."""
@@ -112,7 +153,7 @@ class Reviving:
                     rows[segment.id][partition] = (target,)
                     shares.setdefault((segment.id, target), []).append(partition)
         copies = [
-            Copy(self._recovery.next_number(), segment, tuple(sorted(partitions)), NO_SITE, target, base=self.base)
+            Copy(self._recovery.next_number(), segment, tuple(sorted(partitions)), NO_SITE, target, base=self.base_of(segment))
             for (segment, target), partitions in sorted(shares.items())
         ]
         return Step(tuple(map(tuple, rows)), tuple(copies))
@@ -121,6 +162,10 @@ class Reviving:
         """What the target of a copy is to read."""
         if unit := self._backing.unit_of(copy):
             return Revive(copy.number, copy.segment, copy.partitions, copy.base, (), unit)
+        if self._view.plan.mode(copy.segment) is Mode.UPSTREAM:
+            base, watermark = self._bases.get(copy.segment, (self._begun, NO_WATERMARK))
+            assert base == copy.base, f"the base of segment {copy.segment} has moved while something begins again from it"
+            return Revive(copy.number, copy.segment, copy.partitions, base, (), watermark=watermark)
         retained = self._checkpointing.retained
         mine = set(copy.partitions)
         found = retained[-1].pieces if retained and retained[-1].epoch == copy.base else ()

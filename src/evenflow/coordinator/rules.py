@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from evenflow.coordinator import appending, balancing, checkpoints, copies, guards, images, losing, members, plans
+from evenflow.coordinator import appending, balancing, bases, checkpoints, copies, guards, images, losing, members, plans
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import (
     Appended,
@@ -45,6 +45,7 @@ from evenflow.site.facts import (
     CheckpointUnable,
     CopyFailed,
     CopyLive,
+    Depends,
     Digests,
     DiskTrouble,
     Fact,
@@ -106,6 +107,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("E3", Digests, guards.is_member, compare, "replicas that disagree stop the run")
     yield said("D5", RowsShed, guards.is_member, note_shed, "what was left out is told by every replica, and counts once")
     yield said("D5", ArcThinned, guards.is_member, note_thinned, "what the plan left out is told by every replica, and counts once")
+    yield said("B2", Depends, guards.is_member, bases.note, "from where on its producers must keep what it follows from")
     yield said("B4", Voided, guards.is_member, losing.note, "what was read as empty is counted")
     yield said("B4", SourcesStand, guards.is_member, losing.hear, "a sink has what was read there: nobody reads it again")
     yield said("B4", Unread, guards.is_member, losing.count, "rows that nobody has received are counted")

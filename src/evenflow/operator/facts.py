@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evenflow.operator.operator import Changing, End, Failing, Gated, Late, Partitioned, Timed, Timeless
+from evenflow.operator.operator import Changing, End, Failing, Gated, Late, Partitioned, Reaching, Timed, Timeless
 from evenflow.operator.tabled import Tabled
 from evenflow.plan.layout import Windows
 from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK, Lost
@@ -34,6 +34,8 @@ class Facts:
     """By step: the operator that goes on without the rows on which it raises; None where it does not."""
     ends: tuple[End, ...]
     """Those in which rows end."""
+    reaching: tuple[Reaching, ...] = ()
+    """Those whose state closes."""
     gates: tuple[Windows, ...] = ()
     """The windows of those that hold back what has become a part."""
 
@@ -47,6 +49,7 @@ class Facts:
             late=tuple((step, each) for step, each in enumerate(operators) if isinstance(each, Late)),
             failed=tuple(each if isinstance(each, Failing) else None for each in operators),
             ends=tuple(each for each in operators if isinstance(each, End)),
+            reaching=tuple(each for each in operators if isinstance(each, Reaching)),
             gates=tuple({each.windows: None for each in operators if isinstance(each, Gated)}),
         )
 

@@ -94,6 +94,15 @@ class Timed:
         raise NotImplementedError
 
 
+class Reaching:
+    """Mixin: its state closes. What it puts out depends on rows of some past only; older ones have left its state for good (HW 3.2.2)."""
+
+    def oldest_us(self, watermark: int) -> int:
+        """Rows with an event time before that have no effect any more on what it puts out in later epochs. watermark: at the end of the
+        epoch that it has processed last, below END_OF_STREAM."""
+        raise NotImplementedError
+
+
 class Late:
     """Mixin: rows that come after the watermark are left out. late_rows: how many, so far."""
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator.holding import Holding
-from evenflow.operator.operator import Shown
+from evenflow.operator.operator import Reaching, Shown
 from evenflow.operator.runs import Part, Piece, Runs, joined
 from evenflow.state.apart import Lying
 from evenflow.state.held_changes import HeldChanges
@@ -32,7 +32,7 @@ from evenflow.stream.rows import Rows
 from evenflow.stream.values import comparable
 
 
-class Order(Shown, Holding):
+class Order(Shown, Holding, Reaching):
     """Buffer rows until the watermark has passed them; then release them in order of (event time, tie-break, arrival).
 
     time: event-time column, timestamp; null is before all others. tie_break: columns that order rows of equal time, ascending,
@@ -54,6 +54,9 @@ class Order(Shown, Holding):
         self._dropped = False
         self._numbered = 0
         self._changes = HeldChanges(lambda: (self.frozen,))
+
+    def oldest_us(self, watermark: int) -> int:
+        return watermark
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         late = self._none

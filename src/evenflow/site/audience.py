@@ -60,7 +60,8 @@ class Audience:
         for cohort in cohorts if plan.modes else ():
             for stream, retained in cohort.retained.items():
                 consumer = self._layout.arcs[stream].consumer
-                retained.hold(stable[consumer] if plan.mode(consumer) is Mode.PASSIVE else None)
+                again = plan.mode(consumer) in (Mode.PASSIVE, Mode.UPSTREAM)
+                retained.hold(stable[consumer] if again else None)
 
     def _tell_whom(self, cohorts: Sequence[Cohort], consumed: Sequence[int], replicated: bool) -> None:
         view, layout = self._view, self._layout

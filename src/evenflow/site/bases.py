@@ -20,9 +20,19 @@ class CheckpointCompleted:
 
 
 @dataclass(frozen=True, slots=True)
+class BaseMoved:
+    """What a segment's partitions put out from now on follows from rows after this epoch (B2): what came up to then is never asked for
+    again."""
+
+    segment: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Revive:
     """Read the state of a copy to here that has a base (B1), whose plan is committed. pieces: of the checkpoint at the end of `epoch` that
-    have any of its partitions; none at epoch 0, where there is no state. unit: whose image here has it; 0: none has."""
+    have any of its partitions; none at epoch 0, where there is no state. unit: whose image here has it; 0: none has. watermark: at the end
+    of `epoch`, where it begins with an empty state, since all that it needs is said again; None: it does not."""
 
     copy: CopyNumber
     segment: int
@@ -30,6 +40,7 @@ class Revive:
     epoch: int
     pieces: tuple[Piece, ...]
     unit: int = 0
+    watermark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +84,4 @@ class DropImages:
     units: tuple[int, ...]
 
 
-OfBases = CheckpointCompleted | Revive | BackUp | ImagePasted | ReportImages | DropImages
+OfBases = CheckpointCompleted | BaseMoved | Revive | BackUp | ImagePasted | ReportImages | DropImages

@@ -13,7 +13,6 @@ from evenflow.availability.mode import Mode
 from evenflow.errors import SourceError
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.section import CLOSES, Mark
-from evenflow.plan.plan import Copy
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
 from evenflow.site.backing import Backing
@@ -21,6 +20,7 @@ from evenflow.site.capturing import Capturing
 from evenflow.site.cohort import Cohort
 from evenflow.site.content import BrokenPromise, ContentIngress
 from evenflow.site.departing import Departing
+from evenflow.site.depending import Depending
 from evenflow.site.events import (
     BatchDone,
     Checkpoint,
@@ -49,7 +49,7 @@ from evenflow.site.events import (
     TransferFailed,
     WorkDone,
 )
-from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, StateUnreadable, Voided
+from evenflow.site.facts import CopyFailed, Digests, PartFailed, PlanMissing, Promised, Refused, StateUnreadable
 from evenflow.site.fittings import Fittings
 from evenflow.site.given import EpochsGiven
 from evenflow.site.ground import Setup
@@ -103,6 +103,7 @@ class Effects(Fittings):
         for order in wanted(self.housing.cohorts.values(), self.beginning.pieces, self.beginning.epoch) if self.beginning.pieces else ():
             self.act(order)
         self.losing = Losing(layout, self.view, self)
+        self.depending = Depending(layout, self.view, self, self.releasing)
         self.backing = Backing(self, layout, self.housing, self.departing, releasing)
         self.imaging = Imaging(self, self.options.image_memory_bytes)
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
@@ -349,7 +350,8 @@ class Effects(Fittings):
             self.counters.rows_failed += sum([partition in counted for partition in outcome.failed])
             self.counters.rows_out += sum([rows for partition, rows in outcome.ended if partition in counted])
         cohort.roll(outcome.digest)
-        if cohort.digests.size and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
+        alone = self.depending.note(cohort, outcome.tick, self.housing.order)
+        if cohort.digests.size and not alone and cohort.number == 0 and (hosted.done % DIGEST_EVERY == 0 or outcome.tick.last):
             values = cohort.digests[list(cohort.partitions)].tobytes()
             self.tell(Digests(hosted.segment.id, hosted.done, cohort.partitions, values))
 
@@ -393,19 +395,8 @@ class Effects(Fittings):
         if voids:
             self.losing.begin(event.plan, self.cohorts)
         for copy in voids:
-            self._void(copy)
+            self._may_begin = self.losing.void(copy, self.housing.order, self.feeding) or self._may_begin
         self._hear_held()
-
-    def _void(self, copy: Copy) -> None:
-        """B4: partitions begin anew with the plan, and nobody has what they have sent behind what is here: it is read as empty."""
-        until, number = self.view.plan.effective - 1, self.view.plan.number
-        for cohort in self.housing.order:
-            for stream in cohort.segment.inputs:
-                first = cohort.inboxes[stream].through + 1
-                if self.layout.arcs[stream].producer == copy.segment and first <= until:
-                    self.feeding.void(cohort, stream, copy.partitions, until)
-                    self.tell(Voided(number, stream, copy.partitions, first, until))
-                    self._may_begin = True
 
     def abandon(self, event: PlanAborted) -> None:
         self._stirred = True

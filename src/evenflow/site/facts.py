@@ -62,6 +62,17 @@ class SourcesStand:
 
 
 @dataclass(frozen=True, slots=True)
+class Depends:
+    """All that a segment's partitions here put out behind what everybody holds follows from rows after epoch `base` (B2): who loses them
+    begins there again, with nothing. watermark: at its end. plan: the newest that the site knows."""
+
+    plan: PlanNumber
+    segment: int
+    base: int
+    watermark: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unread:
     """Partitions began anew behind `stream`, and of what this site has sent them, or would have, nobody has received so many rows (B4)."""
 
@@ -248,6 +259,7 @@ Fact = (
     | ArcThinned
     | Voided
     | SourcesStand
+    | Depends
     | Unread
     | StateUnreadable
     | Pasted

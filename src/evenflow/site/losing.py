@@ -13,9 +13,10 @@ from evenflow.availability.mode import MODES
 from evenflow.exchange.retention import Asked, Kept
 from evenflow.exchange.section import Resume
 from evenflow.plan.layout import Layout
-from evenflow.plan.plan import Plan
+from evenflow.plan.plan import Copy, Plan
 from evenflow.site.cohort import Cohort
-from evenflow.site.facts import Unread
+from evenflow.site.facts import Unread, Voided
+from evenflow.site.feeding import Feeding
 from evenflow.site.ground import Acts
 from evenflow.site.view import View
 from evenflow.stream.ids import NO_COPY, NO_FEED, SiteId
@@ -76,6 +77,19 @@ class Losing:
                     lost.until = plan.effective - 1
                     if cohort.hosted.done >= lost.until:
                         self._tell(cohort, stream)
+
+    def void(self, copy: Copy, order: Iterable[Cohort], feeding: Feeding) -> bool:
+        """B4: partitions begin anew with the plan, and nobody has what they have sent behind what is here: it is read as empty. True if
+        anything is. order: cohorts here."""
+        until, number, found = self._view.plan.effective - 1, self._view.plan.number, False
+        for cohort in order:
+            for stream in cohort.segment.inputs:
+                first = cohort.inboxes[stream].through + 1
+                if self._layout.arcs[stream].producer == copy.segment and first <= until:
+                    feeding.void(cohort, stream, copy.partitions, until)
+                    self._acts.tell(Voided(number, stream, copy.partitions, first, until))
+                    found = True
+        return found
 
     def _tell(self, cohort: Cohort, stream: int) -> None:
         self._acts.tell(Unread(stream, self._lost.pop((cohort.born, stream)).rows))

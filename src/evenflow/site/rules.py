@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from evenflow.availability.mode import Mode
 from evenflow.exchange.rules import Judge, Rule, RuleTable, always, otherwise
 from evenflow.site import guards
-from evenflow.site.bases import BackUp, CheckpointCompleted, DropImages, ImagePasted, ReportImages, Revive
+from evenflow.site.bases import BackUp, BaseMoved, CheckpointCompleted, DropImages, ImagePasted, ReportImages, Revive
 from evenflow.site.effects import Effects
 from evenflow.site.events import (
     BatchDone,
@@ -51,7 +52,13 @@ from evenflow.state.transfer import pack
 def complete(part: Effects, event: CheckpointCompleted) -> None:
     """Effect of rule K5: what came up to its epoch is never asked for again (B2)."""
     part.capturing.complete(event)
-    hold(part, (event.epoch,) * len(part.stable))
+    plan = part.view.plan
+    hold(part, [before if plan.mode(of) is Mode.UPSTREAM else event.epoch for of, before in enumerate(part.stable)])
+
+
+def move_base(part: Effects, event: BaseMoved) -> None:
+    """Effect of rule B2."""
+    hold(part, [event.epoch if of == event.segment else before for of, before in enumerate(part.stable)])
 
 
 def note_written(part: Effects, event: Written) -> None:
@@ -75,6 +82,9 @@ def revive(part: Effects, event: Revive) -> None:
     """Effect of rule B1."""
     if event.unit:
         part.imaging.revive(event)
+    elif event.watermark is not None:
+        facts = {**FROM_NOTHING, "epoch": event.epoch, "watermark": event.watermark, "committed": event.epoch}
+        part.install_state(StateArrived(event.copy, pack(facts, [])))
     elif event.epoch == 0:
         part.install_state(StateArrived(event.copy, pack(FROM_NOTHING, [])))
     else:
@@ -190,6 +200,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("K6", Checkpoint, guards.is_beyond, Effects.refuse_checkpoint, "what it wants is gone: the next one is further ahead")
     yield Rule("K6", Checkpoint, guards.lacks_state, Effects.refuse_checkpoint, "not here, or not one with the others yet")
     yield Rule("K6", Checkpoint, guards.has_failed, Effects.ignore, "the dataflow has failed, or others have taken over")
+    yield Rule("B2", BaseMoved, always, move_base, "what came up to there is never asked for again")
     yield Rule("K5", CheckpointCompleted, always, complete, "the next one has what is written from there on")
     yield Rule("B1", Revive, always, revive, "the state of a copy that has a base is read beside the loop")
     yield Rule("P1", BackUp, always, back_up, "units that are new begin with a whole capture")

@@ -82,11 +82,12 @@ class View:
         return newest if newest.effective <= epoch else next(plan for plan in reversed(self.plans) if plan.effective <= epoch)
 
     def passed(self, finished: int, stable: Sequence[int]) -> int:
-        """Up to which epoch nobody asks for anything: it is finished, and what is passive begins again behind it (B2).
+        """Up to which epoch nobody asks for anything: it is finished, and what begins again from a base does so behind it (B2).
 
         stable: by segment."""
         plan = self.plan
-        held = [epoch for segment, epoch in enumerate(stable) if plan.mode(segment) is Mode.PASSIVE] if plan.modes else []
+        again = (Mode.PASSIVE, Mode.UPSTREAM)
+        held = [epoch for segment, epoch in enumerate(stable) if plan.mode(segment) in again] if plan.modes else []
         return min([finished, *held])
 
     def adopt(self, plan: Plan, finished: int) -> None:
@@ -174,12 +175,11 @@ class View:
         return self._least
 
     def protected(self, *, based: bool = False) -> int:
-        """Deaths that nothing would be lost of now, whichever sites they are of. based: what is passive has a base that it can begin again
-        from."""
+        """Deaths that nothing would be lost of now, whichever sites they are of. based: what begins again from a base has one."""
         return min(
             max(0, len(self.live(block)) - 1)
             if MODES[self.plan.mode(segment.id)].replicates
-            else int(based and self.plan.mode(segment.id) is Mode.PASSIVE and bool(self.live(block)))
+            else int(based and self.plan.mode(segment.id) in (Mode.PASSIVE, Mode.UPSTREAM) and bool(self.live(block)))
             for segment in self.layout.segments
             for block in self.blocks(segment.id)
         )

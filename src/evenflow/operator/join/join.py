@@ -12,13 +12,13 @@ import pyarrow as pa
 from evenflow.operator.holding import Holding
 from evenflow.operator.join.join_side import Held, JoinSide, Run, shown_rows
 from evenflow.operator.join.pairing import Pairing, Picked, identities
-from evenflow.operator.operator import Late, Shown
+from evenflow.operator.operator import Late, Reaching, Shown
 from evenflow.operator.order import event_time
 from evenflow.query.join import Join
 from evenflow.state.held_changes import HeldChanges, packed, unpacked
 from evenflow.state.held_rows import Captured, divide_rows
 from evenflow.stream.arrays import Int32s, Int64s
-from evenflow.stream.epoch import Tick
+from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 
@@ -32,7 +32,7 @@ class _New:
     late: Rows
 
 
-class StreamJoin(Late, Shown, Holding):
+class StreamJoin(Late, Shown, Holding, Reaching):
     """Symmetric hash join with bounds in event time. Cost: O((rows + pairs) x log(rows held)), whatever the state's size otherwise.
 
     left, right: schemas of the inputs. left_time, right_time: their event-time columns; None: a side without one has no late rows and is
@@ -53,6 +53,11 @@ class StreamJoin(Late, Shown, Holding):
         self._nothing = Rows.empty(self._pairing.schema)
         self.late_rows = 0
         self._changes = HeldChanges(lambda: (self._left.frozen, self._right.frozen), 2)
+
+    def oldest_us(self, watermark: int) -> int:
+        """Each side waits for rows of the other as far as the bounds reach; a side without one is kept for ever."""
+        low, high = self._join.low_us, self._join.high_us
+        return NO_WATERMARK if low is None or high is None else watermark - max(high, -low, 0)
 
     def process_sides(self, left: Rows, right: Rows, tick: Tick) -> tuple[Rows, ...]:
         """Fold one epoch of both inputs. Late rows are judged first; then new left rows meet the right's state, then new right rows

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from evenflow.kernels.fold import MAX, MIN
 from evenflow.kernels.table import CHECK, HASH, HEADER, gather
+from evenflow.operator.operator import Reaching
 from evenflow.operator.tabled import Expiring
 from evenflow.operator.totals.merging import merge_objects, merge_totals
 from evenflow.operator.totals.ordered_totals import EventOrder
@@ -23,7 +24,7 @@ FIRST, LAST = HEADER, HEADER + 1
 """Words of a piece: the time of its first row, and the greatest of what the subclass folds beside it."""
 
 
-class SessionTotals(WindowTotals, Expiring):
+class SessionTotals(WindowTotals, Expiring, Reaching):
     """A session is one or several pieces, rows of the table, of the same key. Which ones is for the subclass to say."""
 
     def __init__(
@@ -41,6 +42,12 @@ class SessionTotals(WindowTotals, Expiring):
         super().__init__(schema, keys, calls, window, time, own=(GREATEST, LEAST), order=order)
         self._deadlines = Deadlines()
         self._result_schema = self.schemas[0]
+
+    def oldest_us(self, watermark: int) -> int:
+        """The first row of all sessions that are here. Cost: O(sessions)."""
+        words = self._table.words[self._table.every_slot()]
+        firsts = words[words[:, LAST] > LEAST, FIRST]
+        return min(watermark, int(firsts.min())) if firsts.size else watermark
 
     @property
     def shown(self) -> pa.Schema:

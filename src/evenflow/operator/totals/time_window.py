@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of
 from evenflow.kernels.table import CHECK, EXTRA, HASH
+from evenflow.operator.operator import Reaching
 from evenflow.operator.totals.ordered_totals import EventOrder
 from evenflow.operator.totals.window_totals import WindowTotals
 from evenflow.operator.totals.windowing import windows_of
@@ -25,7 +26,7 @@ _ROWS_COLUMN: Final = "rows(*)"
 _NONE: Final[Int64s] = np.empty(0, np.int64)
 
 
-class TimeWindowAggregate(WindowTotals):
+class TimeWindowAggregate(WindowTotals, Reaching):
     """Tumbling and sliding windows. Cost: O(rows x windows per row + results).
 
     schema: of the input, rows with the window's column, or with `partial` the output of a `Combine` of the same window.
@@ -56,6 +57,9 @@ class TimeWindowAggregate(WindowTotals):
         self._result_schema = self.schemas[0]
         if window.mode == "changelog":
             self.schemas = (self._result_schema.append(CHANGE_FIELD), schema)
+
+    def oldest_us(self, watermark: int) -> int:
+        return watermark - self._window.size_us - self._window.lateness_us
 
     def _fold(self, rows: Rows, tick: Tick) -> Rows:
         index, starts, late = self._windows_of(rows, behind(tick.before, self._window.lateness_us))

@@ -10,7 +10,17 @@ import pyarrow as pa
 
 from evenflow.availability.guarantee import OperatorClass
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.query.aggregates import AggCall, OwnSessions, RowWindow, SessionWindow, TimeWindow, combinable, order_sensitive, result_type
+from evenflow.query.aggregates import (
+    FOREVER_US,
+    AggCall,
+    OwnSessions,
+    RowWindow,
+    SessionWindow,
+    TimeWindow,
+    combinable,
+    order_sensitive,
+    result_type,
+)
 from evenflow.query.faults import about
 from evenflow.query.kinds.changes import check_retracting
 from evenflow.query.kinds.judging import (
@@ -51,7 +61,7 @@ class Aggregate(KeyedKind):
     @property
     def depends(self) -> OperatorClass:
         """Windows of time close; totals and the last n rows of a key depend on all that came."""
-        closes = isinstance(self.window, TimeWindow | SessionWindow) and not self.changes
+        closes = isinstance(self.window, TimeWindow | SessionWindow) and self.window.lateness_us < FOREVER_US and not self.changes
         return OperatorClass.CONVERGENT if closes else OperatorClass.DETERMINISTIC
 
     @property
