@@ -5,6 +5,7 @@ Each raises AssertionError with one sentence. They go by what the coordinator ha
 
 from __future__ import annotations
 
+from evenflow.availability.mode import of_segment, replicas_of
 from evenflow.coordinator.events import (
     Collect,
     Collected,
@@ -32,7 +33,8 @@ def check_first(world: SimWorld) -> None:
     """A generation begins where its option says: what has one partition, which nothing brings together with anything else, lies there."""
     sites, replicas, scheme, first_placement = world.placed
     planned, machine = world.layout, world.coordinator
-    wanted = first_plan(planned, sites, replicas, scheme, place=place_of(first_placement, planned)).placement
+    place, modes = place_of(first_placement, planned), (machine.beginning.plans or (machine.plan,))[0].modes
+    wanted = first_plan(planned, sites, replicas, scheme, place=place, modes=modes).placement
     plans = machine.beginning.plans
     began = (plans[0] if plans else machine.plan).placement
     for segment in planned.segments:
@@ -49,7 +51,7 @@ class BalanceCheckers(Observer):
         self.rounds = self.asked = 0
         machine = world.coordinator
         self._numbers = machine.plan.number, machine.membership.number
-        self._replicas = self._live()
+        self._replicas, self._modes = self._live(), machine.plan.modes
         self._most = world.replicas
         self._pinned: set[tuple[int, int]] = set()
         self._left: set[int] = set()
@@ -92,7 +94,8 @@ class BalanceCheckers(Observer):
         self._waiting = set(machine.moving.wanted)
         self._homeward = {(refugee.segment, refugee.partition, refugee.heir) for refugee in machine.recovery.refugees()}
         self._travels = self._under_way()
-        self._busy = machine.under_way() or min(map(len, self._replicas.values())) < self._most
+        wanted = [replicas_of(machine.plan.mode(segment.id), self._most) for segment in machine.layout.segments]
+        self._busy = machine.under_way() or any(len(live) < wanted[segment] for (segment, _), live in self._replicas.items())
 
     def _live(self) -> Replicas:
         view = self.world.coordinator.view
@@ -100,7 +103,8 @@ class BalanceCheckers(Observer):
         return {(segment, partition): view.live(block) for segment, block in blocks for partition in block.partitions}
 
     def _check_hosts(self, event: CoordinatorEvent) -> None:
-        """C3, C5: a replica goes by a death, or when another site has it by a move that is done. A site that leaves is missed by nobody."""
+        """C3, C5: a replica goes by a death, or when another site has it by a move that is done, or its mode wants fewer. A site
+        that leaves is missed by nobody."""
         machine = self.world.coordinator
         numbers = machine.plan.number, machine.membership.number
         if numbers == self._numbers:
@@ -108,8 +112,13 @@ class BalanceCheckers(Observer):
         self._numbers, before, self._replicas = numbers, self._replicas, self._live()
         sites = set(machine.sites)
         retired = [copy for copy in machine.plan.copies if copy.number in machine.membership.retired]
+        modes, self._modes = self._modes, machine.plan.modes
         for key, had in before.items():
             live = self._replicas[key]
+            if of_segment(modes, key[0]) is not (mode := machine.plan.mode(key[0])):
+                least = min(len(set(had) & sites), replicas_of(mode, self._most))
+                assert len(live) >= least, f"{key} is {mode} now, and at sites {live}; it was at {had}"
+                continue
             moved = {move.replaces for move in retired if key[0] == move.segment and key[1] in move.partitions and move.target in live}
             missing = (set(had) & sites) - set(live) - moved
             assert not missing, f"replicas of {key}: {had} before, {live} now; {missing} have not died, and not moved"

@@ -16,6 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 import evenflow as ef
+from evenflow.availability.mode import Mode
 
 SCHEMA: Final = pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("v", pa.int64())])
 Row = tuple[int, int, int]
@@ -35,7 +36,8 @@ def nobody_watches(world: Any) -> None:
 @dataclass(frozen=True)
 class Case:
     """counts: rows of each source partition, by source. judge, judge_part: what is wrong with the tables by sink, or None. cut: it can be
-    drawn again as if its sources had fewer rows. watch: is told each generation's world, where the judges need to know more than tables."""
+    drawn again as if its sources had fewer rows. watch: is told each generation's world, where the judges need to know more than tables.
+    modes: of availability, among which boxes may change while the run goes on, by name."""
 
     flow: ef.Dataflow
     counts: Mapping[str, list[int]]
@@ -43,6 +45,7 @@ class Case:
     judge_part: Callable[[Tables], Complaint] = field(default=nothing_to_say)
     cut: bool = True
     watch: Callable[[Any], None] = field(default=nobody_watches)
+    modes: Mapping[str, tuple[Mode, ...]] = field(default_factory=dict)
 
 
 def make_rows(random: Random, partitions: int, rows: int, keys: int) -> Parts:

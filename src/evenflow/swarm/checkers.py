@@ -10,8 +10,10 @@ from typing import Final
 
 import numpy as np
 
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tell
 from evenflow.kernels.digest import add_digests
+from evenflow.plan.layout import Segment
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.site.copying import Stage, may_follow
@@ -50,11 +52,12 @@ class Checkers(Observer):
         self._done: dict[tuple[int, int, int], int] = {}
         self._former: set[tuple[int, int]] = set()
         self._left: set[tuple[int, int, int]] = set()
-        self._watermarks: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self._watermarks: dict[tuple[int, int, int, int], tuple[int, int]] = {}
         self._released: dict[tuple[int, int], tuple[int, int]] = {}
         self._rows_of: dict[tuple[int, int], int] = {}
         self._accepted: dict[int, int] = {}
         self._stored: dict[str, int] = {}
+        self._reviving = False
         self._stages: dict[tuple[int, int], Stage] = {}
         world.observers = (*world.observers, self)
 
@@ -105,9 +108,10 @@ class Checkers(Observer):
         newcomers = set(membership.sites) - set(before.sites)
         gone = {site for other in self.memberships.values() for site in other.sites} - set(before.sites) - set(membership.sites)
         assert not newcomers & gone, f"{newcomers & gone} have come back from the dead"
+        self._reviving = self._reviving or any(copy.revives for copy in membership.joining)
         for copy in membership.joining:
             assert copy.target in membership.sites, f"{copy} is under way to a dead site"
-            assert copy.revives or copy.source in membership.sites, f"{copy} is under way from a dead site"
+            assert copy.revives or copy.void or copy.source in membership.sites, f"{copy} is under way from a dead site"
         plan = self.world.coordinator.plan
         for move in [copy for copy in plan.copies if copy.number in membership.retired and copy.number not in before.retired]:
             for partition in move.partitions:
@@ -120,6 +124,8 @@ class Checkers(Observer):
             self._left.update((copy.target, copy.segment, partition) for partition in copy.partitions)
         for segment, row in enumerate(membership.leaders):
             for partition, leader in enumerate(row):
+                if not membership.live(plan, segment, partition) and plan.mode(segment) is Mode.AMNESIA:
+                    continue  # Until it begins anew.
                 assert leader.site in membership.sites, f"the dead site {leader.site} leads"
                 assert leader.site in membership.live(plan, segment, partition) or self.world.ended, (
                     f"site {leader.site} leads ingress partition {partition} and has no live replica"
@@ -155,12 +161,12 @@ class Checkers(Observer):
             slept = epoch > before and all(getattr(operator, "timeless", False) for operator in hosted.operators)  # On disk, without rows.
             assert epoch == before + 1 or came or slept, f"site {site.index}: epoch {epoch} of {segment.name} {partition} after {before}"
             self._done[key] = epoch
-        key = (site.index, segment.id, work.cohort)
+        whose = (site.index, segment.id, work.cohort, work.born)  # What begins anew knows of no event time.
         if segment.kind != "ingress":  # There it is the least of the partitions that happen to live here.
             # What comes by a move may be behind what was here before.
-            past, watermark = self._watermarks.get(key, (0, NO_WATERMARK))
+            past, watermark = self._watermarks.get(whose, (0, NO_WATERMARK))
             assert epoch <= past or outcome.tick.watermark >= watermark, f"event time goes back at {site}"
-        self._watermarks[key] = epoch, outcome.tick.watermark
+        self._watermarks[whose] = epoch, outcome.tick.watermark
         self._compare(site, work, outcome)
         if outcome.released is not None:
             self._rows_of[segment.id, epoch] = max(self._rows_of.get((segment.id, epoch), 0), outcome.released.num_rows)
@@ -178,8 +184,20 @@ class Checkers(Observer):
         )
         mine = list(work.hosted.partitions)
         wrong = [p for p in mine if by[p] >= 0 and known[p] != digest[p]]
+        if wrong and self._nobody_asks(segment, epoch):
+            return  # It begins again with nothing, and what it puts out first is of what its state had forgotten (B2).
         assert not wrong, f"sites {by[wrong[0]]} and {site.index} differ in what {segment.name} {wrong[0]} puts out in epoch {epoch}"
         known[mine], by[mine] = digest[mine], site.index
+
+    def _nobody_asks(self, segment: Segment, epoch: int) -> bool:
+        """It has upstream backup, and all who are behind it have the epoch: live consumers for good, and the sink."""
+        world, view = self.world, self.world.coordinator.view
+        if view.plan.mode(segment.id) is not Mode.UPSTREAM:
+            return False
+        if segment.sink is not None and self._stored.get(segment.sink, 0) < epoch and self._accepted.get(segment.id, 0) < epoch:
+            return False
+        behind = [(stream, site) for stream in segment.outputs for site in view.present(world.layout.arcs[stream].consumer)]
+        return all(world.sites[site].part.feeding.received(stream) >= epoch for stream, site in behind if world.sites[site].alive)
 
     # ------------------------------------------------------------ sites
 
@@ -231,6 +249,9 @@ class Checkers(Observer):
         # Whose death the coordinator has not noticed yet may have become live with its last word.
         slowest = min([self._finished(other) for other in active if other.alive], default=FOR_EVER)
         granted = window if self._left else 0  # By those who counted before: a replica that has moved cannot take that back.
+        if self._reviving and (part.ingress.closed - slowest > window + SLACK + granted):
+            return  # What begins again from a base may count before it is level: others wait for it then.
+        self._reviving = bool(self.world.coordinator.membership.joining) and self._reviving
         assert part.ingress.closed - slowest <= window + SLACK + granted, (
             f"{part} has closed {part.ingress.closed}; the slowest is at {slowest}"
         )
@@ -295,7 +316,8 @@ class Checkers(Observer):
             return
         before = self._accepted.get(release.segment, 0)
         assert release.epoch > before, f"epoch {release.epoch} of segment {release.segment} was taken after {before}"
-        for epoch in range(before + 1, release.epoch):
+        lossy = self.world.coordinator.plan.mode(release.segment) is Mode.AMNESIA  # What it has not said is lost with its site.
+        for epoch in range(before + 1, release.epoch if not lossy else 0):
             assert not self._rows_of.get((release.segment, epoch), 0), f"epoch {epoch} of segment {release.segment} was left out"
         self._accepted[release.segment] = release.epoch
 

@@ -20,6 +20,7 @@ from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.journals import draw_store, publishing
 from evenflow.swarm.kept_cases import kept
 from evenflow.swarm.memory import draw_memory
+from evenflow.swarm.mode_cases import is_moded, moded
 from evenflow.swarm.portions import unordered
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
@@ -166,10 +167,14 @@ def draw_planned(random: Random, balance: dict[str, Any]) -> dict[str, Any]:
     return {"parameters": Parameters(delta_min_us=random.choice([5_000, 20_000, 50_000]))} | balance
 
 
-def draw(seed: int) -> Drawn:
+def draw(seed: int, *, modes: bool = True) -> Drawn:
+    """modes: some have boxes with modes of availability; else the seed is what it was before there were any."""
     random = Random(seed)
     name, case = draw_case(random)
-    if is_kept(seed):
+    if modes and is_moded(seed):
+        located = draw_store(Random(f"journal of seed {seed}")) is not None
+        name, case = "modes", moded(Random(f"rows of seed {seed}"), 120, located=located)
+    elif is_kept(seed):
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     elif is_shed(seed):
         name, case = (
@@ -181,16 +186,18 @@ def draw(seed: int) -> Drawn:
     elif is_asked(seed):
         name, case = "asked", asked(Random(f"rows of seed {seed}"), 100)
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
+    if name == "modes":
+        replicas = max(replicas, 2)
     sites = random.randint(max(replicas, 2 if replicas > 1 else 1), 6)
     spares = random.choice([0, 0, 1, 2]) if replicas > 1 else 0
     balance, planned_to_shed = draw_balance(Random(f"balance of seed {seed}")), name == "shed" and is_thinned(seed)
     partitions, most = random.choice([1, 3, 16, 40]), Random(f"partitions of seed {seed}").choice([1, 1, 2, 5])
-    doomed = replicas > 1 and random.random() < 0.06
+    doomed = replicas > 1 and random.random() < 0.06 and name != "modes"  # What is lost for good there depends on the mode.
     held = not doomed and random.random() < 0.7
     ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
     if ending == "last_epoch":
         sites, partitions = 6, 1  # Some sites have a source and nothing that reads one.
-    cuts = is_cut(seed) and name not in ("kept", "shed", "asked")
+    cuts = is_cut(seed) and name not in ("kept", "shed", "asked", "modes")
     cut = by_content(case.flow.network, Random(f"widths of seed {seed}")) if cuts else None
     if cut is not None:  # Sources that are held hold plans back, too, and the last rows are taken in when the source has ended.
         held, ending = False, draw_ending(Random(f"ending of seed {seed}"), held=False, doomed=doomed)
@@ -200,7 +207,7 @@ def draw(seed: int) -> Drawn:
     if store is not None:
         planned = publishing(planned, journal)
     reads = Random(f"reader of seed {seed}").random() < 0.15
-    if not reads:
+    if not reads and name != "modes":
         planned = unordered(planned, Random(f"first come of seed {seed}"))
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
     quick = patience is QUICK

@@ -15,6 +15,7 @@ from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Hap
 from evenflow.plan.plan import Copy
 from evenflow.site.events import MembershipChanged, PlanCommitted, PlanProposed
 from evenflow.stream.ids import SiteId
+from evenflow.swarm.base_checkers import in_pairs, may_begin_again
 from evenflow.swarm.doom import doom
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
@@ -141,13 +142,15 @@ class Faults(Observer):
             return False  # Where nothing is replicated a silent death, even of an empty site, is noticed after half a minute only.
         lost, view, sites = set(victims), self.world.coordinator.view, self.world.sites
         retiring = self.world.coordinator.moving.unconfirmed.values()
-        for segment in self.world.layout.segments:
+        if not may_begin_again(self.world):
+            return False
+        for segment in in_pairs(self.world):
             for block in view.blocks(segment.id):
                 # The answer of a move's target may be on its way: what it replaces may go at any moment.
                 going = {c.replaces for c in retiring if c.segment == segment.id and not set(c.partitions).isdisjoint(block.partitions)}
                 if not any(s not in lost | going and sites[s].alive and (s in though or not self.at_risk(s)) for s in view.live(block)):
                     return False
-        return len([site for site in self.living() if site not in lost]) > 0
+        return any(site not in lost and (site in though or not self.at_risk(site)) for site in self.living())
 
     def risk(self, sites: Iterable[int], for_us: int) -> None:
         patience = self.world.detection.patience
@@ -485,14 +488,7 @@ HANGS: Final = {"hang": 3, "slow": 2, "hang_source": 1, "hang_target": 1}
 CUTS: Final = {"drop_link": 4, "cut_pair": 2, "isolate": 2, "cut_control": 2, "slow_link": 1, "drop_control": 1, "delay_news": 2}
 DRIVER: Final = {"pause_driver": 1, "block_sinks": 1, "change_plan": 2, "join": 1, "spoil_transfer": 1, "repeat_news": 1}
 HARMLESS: Final = {
-    "slow": 2,
-    "drop_link": 4,
-    "slow_link": 2,
-    "pause_driver": 1,
-    "block_sinks": 1,
-    "change_plan": 3,
-    "delay_news": 2,
-    "spoil_transfer": 1,
+    "slow": 2, "drop_link": 4, "slow_link": 2, "pause_driver": 1, "block_sinks": 1, "change_plan": 3, "delay_news": 2, "spoil_transfer": 1,
     "repeat_news": 1,
-}
+}  # fmt: skip
 """For runs without replicas: nobody dies of these."""

@@ -17,6 +17,7 @@ from evenflow.coordinator.events import CheckpointRequested
 from evenflow.coordinator.survival import Survival
 from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, SourceError, UserCodeCrashed
 from evenflow.swarm.balance_checkers import check_first
+from evenflow.swarm.base_checkers import BaseCheckers
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.coincidences import BLINKS, Coincidences
 from evenflow.swarm.divisions import Divisions, divide
@@ -28,6 +29,7 @@ from evenflow.swarm.movements import Movements
 from evenflow.swarm.portions import PortionCheckers
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.remodes import Remodes
 from evenflow.swarm.stale import Stale
 from evenflow.swarm.standbys import StandsBy
 from evenflow.swarm.state_checkers import StateCheckers
@@ -60,7 +62,7 @@ def losses(drawn: Drawn) -> int:
     """How often the run of a seed is lost as a whole. Rows that Spark has pushed cannot be replayed."""
     random = Random(f"generations of seed {drawn.seed}")
     able = drawn.store is not None and not drawn.doomed and drawn.name not in PUSHED
-    drawn_often = able and (random.random() < 0.35 or drawn.name == "kept")  # Rows that are given once are for that.
+    drawn_often = able and (random.random() < 0.35 or drawn.name in ("kept", "modes"))  # Rows that are given once are for that.
     return random.choice([1, 1, 2, 3]) if drawn_often else 0
 
 
@@ -98,6 +100,7 @@ class Generations:
         PortionCheckers(world)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)
+        BaseCheckers(world)
 
     def play(self, count: int, heal: Heal) -> str | None:
         """What is wrong, or None. count: how often the run is lost."""
@@ -229,6 +232,7 @@ class Generations:
             Journals(world, Random(f"journal {named}"), until_us),
             Coincidences(world, Random(f"coincidences {named}"), until_us, faults),
             Coincidences(world, Random(f"blinks {named}"), until_us, faults, BLINKS),
+            Remodes(world, Random(f"modes {named}"), until_us, drawn.case.modes),
         )
         asked = Random(f"wishes {named}")
         for _ in range(asked.randint(0, 2)):

@@ -15,10 +15,7 @@ and `within` names their functions."""
 
 _NO_LINES: Final = "seeds draw no source whose rows are kept at the checkpoint location; tests of their own do"
 _NO_NEWCOMERS: Final = "seeds draw no source that finds partitions while it is read; tests/sim/test_newcomers.py does"
-_NO_AMNESIA: Final = "seeds draw no dataflow that may lose what a site had; tests/sim/test_amnesia.py does"
-_NO_PASSIVE: Final = "seeds draw no passive standby; tests/sim/test_reviving.py does"
 _NO_IMAGES: Final = "seeds draw no passive standby without a location; tests/sim/test_images.py does"
-_NO_MODES: Final = "seeds change no mode; tests/sim/test_changing_modes.py does"
 UNREACHABLE: Final[Mapping[str, str]] = (
     dict.fromkeys(("coordinator V2 NewcomersSeen running: want_newcomers", "coordinator V2 NewcomersSeen otherwise: ignore"), _NO_NEWCOMERS)
     | dict.fromkeys(
@@ -33,20 +30,8 @@ UNREACHABLE: Final[Mapping[str, str]] = (
         _NO_LINES,
     )
     | dict.fromkeys(
-        (
-            "coordinator B4 SiteSaid Voided is_member: note",
-            "coordinator B4 SiteSaid SourcesStand is_member: hear",
-            "coordinator B4 SiteSaid Unread is_member: count",
-        ),
-        _NO_AMNESIA,
-    )
-    | {"site B1 Revive always: revive": _NO_PASSIVE}
-    | dict.fromkeys(
         [f"{who} {rule.name}" for who, table in TABLES.items() for rule in table.rules if rule.id in ("P1", "P2", "P3", "P4", "P5", "P6")],
         _NO_IMAGES,
-    )
-    | dict.fromkeys(
-        ("coordinator M2 AvailabilityRequested running: want_modes", "coordinator M2 AvailabilityRequested otherwise: ignore"), _NO_MODES
     )
 )
 """Rows that no seed can fire, and why."""

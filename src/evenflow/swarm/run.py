@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from evenflow.availability.mode import MODES, Mode
 from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCodeCrashed
 from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
+from evenflow.swarm.base_checkers import BaseCheckers
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.coincidences import BLINKS, Coincidences
 from evenflow.swarm.divisions import Divisions
@@ -22,11 +24,13 @@ from evenflow.swarm.finishers import Finishers
 from evenflow.swarm.generations import Generations, losses
 from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.journals import Journals
+from evenflow.swarm.loss_checkers import LossCheckers
 from evenflow.swarm.memory import Memory
 from evenflow.swarm.movements import Movements
 from evenflow.swarm.portions import PortionCheckers
 from evenflow.swarm.recurring import Recurring
 from evenflow.swarm.regional import is_regional, run_regional
+from evenflow.swarm.remodes import Remodes
 from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.scaling import Scaling
 from evenflow.swarm.story import StoryTeller
@@ -38,11 +42,11 @@ CONVERGE_S: Final = 20.0
 """Virtual seconds after the last fault within which redundancy must be whole again; and after that, the run at its end."""
 
 
-def run_seed(seed: int, *, tell: bool = False) -> Verdict:
-    """Run it. tell: with its story."""
+def run_seed(seed: int, *, tell: bool = False, modes: bool = True) -> Verdict:
+    """Run it. tell: with its story. modes: see `draw`."""
     if is_regional(seed):
         return run_regional(seed, tell=tell)
-    drawn = draw(seed)
+    drawn = draw(seed, modes=modes)
     if count := losses(drawn):
         return _run_generations(drawn, count, tell=tell)
     world = drawn.build()
@@ -51,7 +55,8 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
     Checkers(world)
     PortionCheckers(world)
     check_first(world)
-    balance, journal = BalanceCheckers(world), JournalCheckers(world)
+    BaseCheckers(world)
+    balance, journal, losing = BalanceCheckers(world), JournalCheckers(world), LossCheckers(world)
     until_us = drawn.mix.until_us
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
     others = (
@@ -64,12 +69,14 @@ def run_seed(seed: int, *, tell: bool = False) -> Verdict:
         Coincidences(world, Random(f"coincidences of seed {seed}"), until_us, faults),
         Coincidences(world, Random(f"blinks of seed {seed}"), until_us, faults, BLINKS),
         Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
+        Remodes(world, Random(f"modes of the run of seed {seed}"), until_us, drawn.case.modes),
     )
     Finishers(world, Random(f"who has finished of seed {seed}"), faults)
     ending = Ending(world, drawn.ending, Random(f"the end of seed {seed}"), drawn.case.counts, until_us, faults)
     failure = trace = None
     try:
         failure = play(drawn, world, faults, others, balance, ending) or journal.judge(world.error, stopped=ending.stopped)
+        failure = failure or losing.judge()
         ending.afterwards()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
@@ -146,6 +153,8 @@ def play(
         return drawn.case.judge_part(tables)
     if isinstance(world.error, PartitionsLost) and drawn.doomed:
         return judge_loss(world, world.error) or drawn.case.judge_part(tables)
+    if isinstance(world.error, PartitionsLost) and (unbased(world) or nobody_left(world, world.error)):
+        return judge_loss(world, world.error) or drawn.case.judge_part(tables)
     if isinstance(world.error, UserCodeCrashed):
         return judge_crash(world, world.error) or drawn.case.judge_part(tables)
     if isinstance(world.error, BoxFailed) and "user_timeout_s" in world.error.reason and world.endless:
@@ -172,7 +181,24 @@ def heal(drawn: Drawn, world: SimWorld, faults: Faults) -> None:
 
 
 def whole(world: SimWorld, replicas: int) -> bool:
-    return world.redundancy() >= replicas and not world.coordinator.membership.joining
+    """Every partition has as many live replicas as its mode asks for."""
+    modes = world.coordinator.plan.modes
+    wanted = replicas if not modes or any(MODES[mode].replicates for mode in modes) else 1
+    return world.redundancy() >= wanted and not world.coordinator.membership.joining
+
+
+def unbased(world: SimWorld) -> bool:
+    """Something is lost with upstream backup whose producers lack what it follows from: they got their partitions since, with no frames."""
+    machine = world.coordinator
+    lost = [segment.id for segment in world.layout.segments if segment.name in machine.recovery.lost()]
+    upstream = [segment for segment in lost if machine.plan.mode(segment) is Mode.UPSTREAM]
+    return upstream == lost and any(not machine.reviving.has_base(segment) for segment in lost)
+
+
+def nobody_left(world: SimWorld, error: PartitionsLost) -> bool:
+    """What is lost begins anew where there is a site. Here the last one is lost, and another one has left before that was seen."""
+    machine = world.coordinator
+    return set(machine.sites) <= {error.site} and set(machine.plan.modes) == {Mode.AMNESIA}
 
 
 def judge_crash(world: SimWorld, error: UserCodeCrashed) -> str | None:

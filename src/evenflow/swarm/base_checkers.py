@@ -1,0 +1,73 @@
+"""Some live site has all frames that a partition could need which is lost now, where it begins again from a base (availability.md, B2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from evenflow.availability.mode import Mode
+from evenflow.exchange.retention import Retention
+from evenflow.plan.layout import Segment
+from evenflow.site.events import Event
+from evenflow.site.view import Block
+from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.site import SimSite
+from evenflow.world.sim.world import SimWorld
+
+BASED: Final = (Mode.PASSIVE, Mode.UPSTREAM)
+EVERY: Final = 16
+"""Events of sites from one look to the next."""
+
+
+class BaseCheckers(Observer):
+    """Looks at what producers of a passive segment keep behind the base from which it would begin again. looked: how often that was."""
+
+    def __init__(self, world: SimWorld) -> None:
+        self.world, self.looked, self._events = world, 0, 0
+        world.observers = (*world.observers, self)
+
+    def handled(self, site: SimSite, event: Event) -> None:
+        self._events += 1
+        machine = self.world.coordinator
+        if self._events % EVERY or not machine.plan.modes or not machine.running or machine.under_way():
+            return
+        if machine.recovery.lost():
+            return
+        for arc in self.world.layout.arcs:
+            if machine.plan.mode(arc.consumer) in BASED and machine.reviving.has_base(arc.consumer):
+                self.looked += 1
+                self._look(arc.id, arc.producer, machine.reviving.base_of(arc.consumer))
+
+    def _look(self, stream: int, producer: int, base: int) -> None:
+        """Each producer partition has a live site that keeps, or will make, every epoch after the base."""
+        machine, sites = self.world.coordinator, self.world.sites
+        for block in machine.view.blocks(producer):
+            live = [sites[site] for site in machine.view.live(block) if sites[site].alive]
+            if live and not any(_has(retained, base) for site in live for retained in _kept(site, stream, block)):
+                raise AssertionError(
+                    f"partitions {block.partitions} of segment {producer}: nobody has stream {stream} from epoch {base + 1} on, and what "
+                    f"consumes it would begin there"
+                )
+
+
+def _kept(site: SimSite, stream: int, block: Block) -> list[Retention]:
+    """What the site keeps of the stream from these partitions."""
+    mine = [cohort for cohort in site.part.cohorts.values() if stream in cohort.retained]
+    return [cohort.retained[stream] for cohort in mine if not set(cohort.partitions).isdisjoint(block.partitions)]
+
+
+def in_pairs(world: SimWorld) -> list[Segment]:
+    """Segments that need a live replica at any time: the others begin again, or anew."""
+    return [segment for segment in world.layout.segments if world.coordinator.plan.mode(segment.id) is Mode.PAIRS]
+
+
+def may_begin_again(world: SimWorld) -> bool:
+    """Whether all with upstream backup can be lost now: it has a base, and nothing is under way, or the run goes on from its location."""
+    machine = world.coordinator
+    upstream = [segment for segment, mode in enumerate(machine.plan.modes) if mode is Mode.UPSTREAM]
+    calm = not machine.under_way() and not machine.view.lacks()
+    return machine.journal is not None or not upstream or (calm and all(machine.reviving.has_base(segment) for segment in upstream))
+
+
+def _has(retained: Retention, base: int) -> bool:
+    since = retained.since(0)
+    return (since[0].epoch if since else retained.produced + 1) <= base + 1

@@ -1,0 +1,83 @@
+"""What is declared lost is what was lost, where modes let sites lose something (availability.md, B4)."""
+
+from __future__ import annotations
+
+from evenflow.site.events import Event, PlanCommitted
+from evenflow.site.hosted import Work
+from evenflow.site.outcome import Outcome
+from evenflow.world.sim.observer import Observer
+from evenflow.world.sim.site import SimSite
+from evenflow.world.sim.world import SimWorld
+
+Frame = tuple[int, int, int, int]
+"""(site, stream, epoch, producer partition)"""
+
+
+class LossCheckers(Observer):
+    """actual: frames that some consumer has read as empty, as it has processed their epoch.
+
+    _through: how far each inbox was before an event. _absent: by inbox, (partition, first, last) that it waits for no more.
+    """
+
+    def __init__(self, world: SimWorld) -> None:
+        self.world = world
+        self.actual: set[Frame] = set()
+        self._through: dict[tuple[int, int], tuple[int, dict[int, int]]] = {}
+        self._absent: dict[tuple[int, int, int], set[tuple[int, int, int]]] = {}
+        if world.coordinator.plan.modes:
+            world.observers = (*world.observers, self)
+
+    def before_handled(self, site: SimSite, event: Event) -> None:
+        self._through = {
+            (cohort.born, stream): (inbox.through, dict(inbox.voids))
+            for cohort in site.part.cohorts.values()
+            for stream, inbox in cohort.inboxes.items()
+        }
+
+    def handled(self, site: SimSite, event: Event) -> None:
+        self._note_passed(site, event)
+        for cohort in site.part.cohorts.values():
+            for stream, inbox in cohort.inboxes.items():
+                through, known = self._through.get((cohort.born, stream), (0, {}))
+                for partition, last in inbox.voids.items():
+                    if known.get(partition) != last:
+                        self._absent.setdefault((site.index, cohort.segment.id, stream), set()).add((partition, through + 1, last))
+
+    def _note_passed(self, site: SimSite, event: Event) -> None:
+        """A plan lets producers begin anew, and what was waited for is complete without them and may be taken out by now."""
+        if not isinstance(event, PlanCommitted):
+            return
+        until = event.plan.effective - 1
+        for copy in event.plan.copies:
+            for cohort in site.part.cohorts.values() if copy.void else ():
+                for stream, inbox in cohort.inboxes.items():
+                    through, _ = self._through.get((cohort.born, stream), (until, {}))
+                    if self.world.layout.arcs[stream].producer == copy.segment and through < until <= inbox.through:
+                        absent = self._absent.setdefault((site.index, cohort.segment.id, stream), set())
+                        absent.update((partition, through + 1, until) for partition in copy.partitions)
+
+    def worked(self, site: SimSite, work: Work, outcome: Outcome) -> None:
+        epoch = work.tick.epoch
+        for stream in work.hosted.segment.inputs:
+            absent = self._absent.get((site.index, work.hosted.segment.id, stream), ())
+            self.actual.update((site.index, stream, epoch, p) for p, first, last in absent if first <= epoch <= last)
+
+    def judge(self) -> str | None:
+        """What is wrong at the end, or None. Whoever has died since may have declared what it did not come to read, or not have told; and
+        a run that is stopped may not have come to the epochs that were declared."""
+        declared = {
+            (int(site), said.stream, epoch, partition)
+            for site, said in self.world.coordinator.losses.voided
+            for epoch in range(said.first, said.last + 1)
+            for partition in said.partitions
+        }
+        if self.world.error is not None:
+            return None
+        there = set(self.world.coordinator.sites)
+        silent = sorted(frame for frame in self.actual - declared if frame[0] in there)
+        idle = sorted(
+            frame for frame in declared - self.actual if frame[0] in there and frame[2] <= self.world.sites[frame[0]].part.processed
+        )
+        if silent:
+            return f"read as empty and not declared (site, stream, epoch, partition): {silent[:3]}"
+        return f"declared and not read as empty (site, stream, epoch, partition): {idle[:3]}" if idle else None

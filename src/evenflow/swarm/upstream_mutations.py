@@ -1,0 +1,34 @@
+"""Planted bugs of upstream backup (availability.md, B1, B2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from evenflow.swarm.mutation import Mutation
+
+UPSTREAM: Final = (
+    Mutation(
+        "D of now",
+        "site.depending:Depending._safe",
+        "min(safe, default=cohort.hosted.done)",
+        "cohort.hosted.done",
+    ),
+    Mutation(
+        "a base is that of the first who says one",
+        "coordinator.reviving:Reviving.hear",
+        "or not hosts <= known.keys()",
+        "or not hosts & known.keys()",
+    ),
+    Mutation(
+        "a state reaches back to nothing",
+        "site.depending:Depending._oldest",
+        "tick.watermark - reach - self._ahead[cohort.segment.id]",
+        "tick.watermark",
+    ),
+    Mutation(
+        "frames of upstream backup go when they are received",
+        "exchange.retention:Retention.released",
+        "self.settled() if self.stable is None else min(self.settled(), self.stable)",
+        "self.settled()",
+    ),
+)
