@@ -41,6 +41,9 @@ SLOW: Final = Patience(beat_us=25_000, grace_us=120_000, lease_us=1_500_000, bus
 ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, busy_us=60_000_000, late_us=1_000_000, votes=False)
 """Without replicas nobody is declared dead for a silence."""
 
+CONVERGE_S: Final = 20.0
+"""For whatever takes no time of its own: see `Drawn.converge_s`."""
+
 PARTITIONS: Final = 60
 """Most that a segment may have. A round of a policy costs as much as there are, and there may be a round every millisecond; what more of
 them could find is found with these: several per site, site and rank, more than the copies that go at once, and divisions by all numbers."""
@@ -82,6 +85,15 @@ class Drawn:
     ending: str
     spoiled: list[Fate] = field(default_factory=list, repr=False)
     store: StoreModel | None = None
+
+    @property
+    def converge_s(self) -> float:
+        """Virtual seconds after the last fault within which redundancy must be whole again; and after that, the run at its end. What the
+        slowest site would need for all rows, if it were alone, is time that nobody can save."""
+        cost, rows = self.world["cost"], sum(map(sum, self.case.counts.values()))
+        alone_us: float = sum(cost.epoch_us(segment.kind, rows) for segment in self.world["layout"].segments)
+        slowest: float = max(cost.slow, default=1.0)
+        return CONVERGE_S + slowest * alone_us / 1e6
 
     def build(self) -> SimWorld:
         store = None if self.store is None else SimStore(VirtualClock(), self.store, Random(f"store of seed {self.seed}"))

@@ -36,7 +36,6 @@ from evenflow.swarm.state_checkers import StateCheckers
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
 
-CONVERGE_S: Final = 20.0
 GENERATIONS_MAX: Final = 12
 MADE_GOOD: Final = (PartitionsLost, Fenced, LostBeforeStart, CheckpointCorrupt)
 """Types of errors with which a run may end that has a journal: another driver goes on. The third is of a site lost before the start, the
@@ -161,7 +160,7 @@ class Generations:
         """A person stops the run, and starts it again later."""
         world = self.cluster.world
         world.stop(drain=False)
-        world.run_until(lambda: world.ended, CONVERGE_S, "a run to stop")
+        world.run_until(lambda: world.ended, drawn.converge_s, "a run to stop")
         if self._standby is not None and self.cluster.store.standing().stopped:
             self._standby.leaves_alone()
         self.cluster.lose_all()
@@ -173,7 +172,7 @@ class Generations:
         world = self.cluster.world
         world.quotas.clear()
         world.sources_may_end = True
-        world.run_until(lambda: world.ended, CONVERGE_S, "the last generation to end")
+        world.run_until(lambda: world.ended, self._drawn.converge_s, "the last generation to end")
 
     def _elsewhere(self, drawn: Drawn, *, stood_by: bool = True) -> Drawn:
         """Another driver goes on, with what it has, or without a checkpoint that its sites could not read. stood_by: by itself, if one

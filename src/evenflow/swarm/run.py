@@ -6,7 +6,6 @@ import traceback
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
-from typing import Final
 
 from evenflow.availability.mode import MODES, Mode
 from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCodeCrashed
@@ -37,9 +36,6 @@ from evenflow.swarm.story import StoryTeller
 from evenflow.swarm.verdict import Coverage as Coverage
 from evenflow.swarm.verdict import Verdict as Verdict
 from evenflow.world.sim.world import SimWorld
-
-CONVERGE_S: Final = 20.0
-"""Virtual seconds after the last fault within which redundancy must be whole again; and after that, the run at its end."""
 
 
 def run_seed(seed: int, *, tell: bool = False, modes: bool = True) -> Verdict:
@@ -137,13 +133,13 @@ def play(
     if drawn.held and not world.ended:
         replicas = drawn.world["replicas"]
         joined = lambda: {*world.driver.present} <= {*world.coordinator.sites}  # noqa: E731
-        world.run_until(joined, CONVERGE_S, "every site that is there to have joined")
-        world.run_until(lambda: whole(world, replicas), CONVERGE_S, f"{replicas} live replicas of every partition")
+        world.run_until(joined, drawn.converge_s, "every site that is there to have joined")
+        world.run_until(lambda: whole(world, replicas), drawn.converge_s, f"{replicas} live replicas of every partition")
         rounds = balance.rounds
         if world.coordinator.rounds.active:
-            world.run_until(lambda: balance.rounds > rounds, CONVERGE_S, "a round of balancing")
+            world.run_until(lambda: balance.rounds > rounds, drawn.converge_s, "a round of balancing")
         ending.begin()
-    ending.go_on(CONVERGE_S)
+    ending.go_on(drawn.converge_s)
     tables = {sink: world.output(sink) for sink in world.released}
     if world.error is None:
         if ending.stopped or (ending.drained and not drawn.case.cut and not ending.all_taken()):
