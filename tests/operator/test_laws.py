@@ -282,6 +282,12 @@ OPERATORS = [
         in_time_order(("s", "b")),
         True,
     ),
+    Case(
+        "pattern, from a row of the match before",
+        lambda: matching(("k",), "(C | A) B+ A?", "to last B", 2_000_000),
+        in_time_order(("k",)),
+        True,
+    ),
     Case("bsort", lambda: BSort(SCHEMA, ("k",), "small", 4), plain_epochs(("k",)), True),
     Case("bsort by text", lambda: BSort(SCHEMA, ("name", "b"), "s", 2), plain_epochs(("name", "b")), True),
     Case("filter", lambda: Filter("i > 0 or b", SCHEMA), plain_epochs(("k",)), True),

@@ -141,7 +141,10 @@ def expected(tree: Tree, given_rows: Sequence[Given], skip: str) -> list[dict[st
                 values = {"first_a": of["A"][0] if of["A"] else None, "last_b": of["B"][-1] if of["B"] else None}
                 rest = {"c": sum(of["C"]) if of["C"] else None, "all": [row[2] for row in mine[at : at + len(best)]], "bs": len(of["B"])}
                 found.append({**bounds, **values, **rest})
-            at = at + len(best) if best is not None and skip == "past last row" else at + 1
+            if best is not None and skip[-1] in "ABC":
+                at += max(1, best.find(skip[-1]) if "first" in skip else best.rfind(skip[-1]))
+            else:
+                at = at + len(best) if best is not None and skip == "past last row" else at + 1
     return found
 
 
@@ -188,7 +191,8 @@ def by_start(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(
-    seed=st.integers(0, 1 << 20), skip=st.sampled_from(["past last row", "to next row"]), cuts=st.lists(st.integers(1, 60), max_size=6)
+    seed=st.integers(0, 1 << 20), skip=st.sampled_from(["past last row", "to next row", "to first ", "to last "]),
+    cuts=st.lists(st.integers(1, 60), max_size=6)
 )  # fmt: skip
 def test_every_match_is_the_one_that_trying_all_ways_finds(seed: int, skip: str, cuts: list[int]) -> None:
     draw = random.Random(seed)
@@ -196,6 +200,8 @@ def test_every_match_is_the_one_that_trying_all_ways_finds(seed: int, skip: str,
     while empty(tree) or not allowed(tree):
         tree = grow(draw, 3)
     rows = make(draw, draw.choice([3, 12, 30]))
+    if skip.endswith(" "):
+        skip += draw.choice(compile_pattern(text(tree)).variables)
     match = operator(text(tree), skip)
     wanted = [{name: row[name] for name in match.schemas[0].names} for row in expected(tree, rows, skip)]
     assert by_start(run(match, rows, sorted(cuts))) == wanted
@@ -210,6 +216,21 @@ def test_there_is_something_to_find() -> None:
         if not empty(tree) and allowed(tree):
             counts.append(len(expected(tree, make(draw, 30), "past last row")))
     assert sum(count > 2 for count in counts) > 10
+
+
+def test_the_next_match_begins_at_a_row_of_this_one() -> None:
+    """At the next row if the variable has none, or if it is the first row, from which the same match would be found for ever."""
+    made = [(ts, 1, v, False, True, True) for ts, v in enumerate([0, 1, 2, 3, 2, 3, 4])]
+
+    def starts(pattern: str, skip: str) -> list[tuple[int, int]]:
+        return [(row["match_start"], row["match_end"]) for row in run(operator(pattern, skip), made, [])]
+
+    assert starts("C B B B?", "past last row") == [(0, 3), (4, 6)]
+    assert starts("C B B B?", "to last B") == [(0, 3), (4, 6)]
+    assert starts("C B B", "to first b") == starts("C B B", "to next row") == [(0, 2), (1, 3), (4, 6)]
+    assert starts("C B B", "to last B") == [(0, 2), (4, 6)]
+    assert starts("C B", "to last B") == [(0, 1), (1, 2), (2, 3), (4, 5), (5, 6)]
+    assert starts("C B | B", "to first B") == starts("C B | B", "to next row")
 
 
 ROWS: list[tuple[Any, ...]] = [(0, 1, 1, True, False, False), (2, 1, 2, False, True, False), (4, 1, 3, False, True, False)]

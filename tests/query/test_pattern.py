@@ -116,7 +116,8 @@ REFUSED: list[tuple[dict[str, Any], type[QueryError], str]] = [
     ({"measures": {"match_end": "count(*)"}}, QueryError, "two columns called 'match_end'"),
     ({"within": "soon"}, QueryError, "box 'pattern'.*soon"),
     ({"within": "0 s"}, QueryError, "within is 0 microseconds; say how long a match may take"),
-    ({"skip": "to last B"}, QueryError, "skip is 'to last B'; it must be 'past last row' or 'to next row'"),
+    ({"skip": "to last B"}, QueryError, "skip is 'to last B', but B is not in the pattern; its variables are SMALL, BIG, OTHER"),
+    ({"skip": "back"}, QueryError, "skip is 'back'; it must be 'past last row', 'to next row', or of a variable 'to first other' or"),
     ({"tie_break": ["size"]}, UnknownColumn, "no column 'size'"),
 ]
 
@@ -183,13 +184,17 @@ def test_clauses_that_may_be_left_out_or_say_more() -> None:
     assert more.columns == ["a", "bs"]
     params = pattern_box(more).params
     assert (params["keys"], params["tie_break"], params["skip"]) == (("k", "_key0"), ("n",), "to next row")
+    skips = {"FIRST b": "to first B", "LAST c": "to last C", "b": "to last B"}
+    for text, skip in skips.items():
+        assert pattern_box(sql(after=f"AFTER MATCH SKIP TO {text}")).params["skip"] == skip
     renamed = sql(measures="MEASURES last(A.y) AS y", define="DEFINE A AS p.y > 3", **{"from": "(SELECT ts, k, n + 1 AS y FROM t) AS p"})
     assert renamed.columns == ["k", "y"]
 
 
 SQL_REFUSED: list[tuple[dict[str, str], str]] = [
     ({"rows": "ALL ROWS PER MATCH"}, "line 5, column 1: ALL ROWS PER MATCH is not available; write ONE ROW PER MATCH"),
-    ({"after": "AFTER MATCH SKIP TO LAST B"}, "line 6, column 1: AFTER MATCH SKIP TO LAST B is not available; write one of"),
+    ({"after": "AFTER MATCH SKIP TO LAST E"}, "line 6, column 1: .*'to last E', but E is not in the pattern; its variables are A, B, C, D"),
+    ({"after": "AFTER MATCH SKIP 3 ROWS"}, "line 6, column 1: AFTER MATCH SKIP 3 ROWS is not available; .* SKIP TO LAST D"),
     ({"pattern": "", "within": ""}, "MATCH_RECOGNIZE has no PATTERN"),
     ({"pattern": "PATTERN (A B"}, "line .*cannot read the SQL text"),
     ({"pattern": "PATTERN ()"}, "line 7, column 9: the pattern is ''"),

@@ -14,6 +14,10 @@ GREATEST: Final = 2**63 - 1
 KEY, FIRST, LAST, DECIDED = 0, 1, 2, 3
 """Columns of `found`: number of the key, first and last row of the match, event time at which no better one could come any more."""
 
+PAST_LAST, TO_NEXT = -1, -2
+"""Where the next match may begin: behind the last row of this one, or behind its first. `2 * v`: at its first row that is variable v,
+`2 * v + 1`: at its last; behind its first row if that is none, or is the first itself."""
+
 
 @inlined
 def _step(
@@ -43,24 +47,58 @@ def _step(
     return made, -1
 
 
+@inlined
+def _label(
+    masks: Words, start: Word, rows: Word, current: Words, following: Words, seen: Words, stamp: Word, first: Words, variable: Words,
+    follow_at: Words, follow: Words, origin: Words, labels: Words, begin: Word,
+) -> Word:  # fmt: skip
+    """Which variable each row of the match of `rows` rows from `start` on is, written to `labels` from `begin` on; the stamp afterwards.
+    origin: int64, a place for each state and row, and one row more."""
+    states = variable.size
+    count, ends = first.size, -1
+    current[:count] = first
+    for row in range(rows):
+        stamp += 1
+        count, ends = _step(
+            masks[start + row], count, current, following, seen, stamp, variable, follow_at, follow, origin, (row + 1) * states
+        )
+        current, following = following, current
+    for row in range(rows - 1, -1, -1):
+        labels[begin + row] = variable[ends]
+        ends = origin[row * states + ends]
+    return stamp
+
+
+@inlined
+def _place_of(skip: Word, labels: Words, rows: Word) -> Word:
+    """Where in a match the first or the last row of a variable is, as `skip` says; 0 if it has none."""
+    place = 0
+    for row in range(rows):
+        if labels[row] == skip >> 1:
+            place = row
+            if skip & 1 == 0:
+                break
+    return place
+
+
 @kernel(
     "int64(int64[::1], int64[::1], int64[::1], int64, int64, int64, "
     "int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])"
 )
 def find_matches(
-    times: Words, masks: Words, starts: Words, within: int, watermark: int, overlapping: int,
+    times: Words, masks: Words, starts: Words, within: int, watermark: int, skip: int,
     first: Words, variable: Words, follow_at: Words, follow: Words, undecided: Words, found: Words,
 ) -> int:  # fmt: skip
     """Matches of each key from left to right, as far as they are decided; returns how many.
 
     times, masks: int64 (n,), the rows of a key one after the other in order of time; bit v of a mask: the row can be variable v. starts:
     int64 (k + 1,), where each key's rows begin. within: from a match's first to its last row, at most, microseconds. watermark: no row
-    before it is missing; GREATEST: none at all. overlapping: 1 if the next match may begin at the next row. undecided: int64 (k,), written:
-    the first row whose matches later rows may change. found: int64 (n, 4), written. Cost: O(rows x states), for every start that comes far.
+    before it is missing; GREATEST: none at all. skip: PAST_LAST, TO_NEXT, or to a variable. undecided: int64 (k,), written: the first row
+    whose matches later rows may change. found: int64 (n, 4), written. Cost: O(rows x states), for every start that comes far.
     """
     states = variable.size
     current, following, seen = np.empty(states, np.int64), np.empty(states, np.int64), np.zeros(states, np.int64)
-    nothing = np.empty(0, np.int64)
+    nothing, origin, labels = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     matches, stamp = 0, 0
     for key in range(starts.size - 1):
         at, stop, decided = starts[key], starts[key + 1], -GREATEST - 1
@@ -87,7 +125,16 @@ def find_matches(
             if best >= 0:
                 found[matches, KEY], found[matches, FIRST], found[matches, LAST], found[matches, DECIDED] = key, at, best, decided
                 matches += 1
-            at = at + 1 if best < 0 or overlapping else best + 1
+            if best < 0 or skip == TO_NEXT:
+                at += 1
+            elif skip == PAST_LAST:
+                at = best + 1
+            else:
+                rows = best - at + 1
+                if labels.size < rows:
+                    origin, labels = np.empty((2 * rows + 1) * states, np.int64), np.empty(2 * rows, np.int64)
+                stamp = _label(masks, at, rows, current, following, seen, stamp, first, variable, follow_at, follow, origin, labels, 0)
+                at += max(1, _place_of(skip, labels, rows))
         undecided[key] = at
     return matches
 
@@ -100,19 +147,9 @@ def label_matches(masks: Words, found: Words, first: Words, variable: Words, fol
     for match in range(found.shape[0]):
         longest = max(longest, found[match, LAST] - found[match, FIRST] + 1)
     current, following, seen = np.empty(states, np.int64), np.empty(states, np.int64), np.zeros(states, np.int64)
-    origin = np.zeros((longest + 1) * states, np.int64)
+    origin = np.empty((longest + 1) * states, np.int64)
     begin, stamp = 0, 0
     for match in range(found.shape[0]):
         start, rows = found[match, FIRST], found[match, LAST] - found[match, FIRST] + 1
-        count, ends = first.size, -1
-        current[:count] = first
-        for row in range(rows):
-            stamp += 1
-            count, ends = _step(
-                masks[start + row], count, current, following, seen, stamp, variable, follow_at, follow, origin, (row + 1) * states
-            )
-            current, following = following, current
-        for row in range(rows - 1, -1, -1):
-            labels[begin + row] = variable[ends]
-            ends = origin[row * states + ends]
+        stamp = _label(masks, start, rows, current, following, seen, stamp, first, variable, follow_at, follow, origin, labels, begin)
         begin += rows

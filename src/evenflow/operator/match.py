@@ -11,14 +11,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of, nulls_of
-from evenflow.kernels.match import DECIDED, FIRST, KEY, LAST, find_matches, label_matches
+from evenflow.kernels.match import DECIDED, FIRST, KEY, LAST, PAST_LAST, TO_NEXT, find_matches, label_matches
 from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
 from evenflow.operator.bsort import numbered
 from evenflow.operator.filter import Filter
 from evenflow.operator.measures import Measures
 from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Expiring
-from evenflow.query.matching import TO_NEXT_ROW, match_schema, understood
+from evenflow.query.matching import TO_NEXT_ROW, match_schema, skip_to, understood
 from evenflow.query.pattern import Program
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
@@ -88,7 +88,9 @@ class Match(Expiring, Shown):
         measures: Sequence[tuple[str, str]], within_us: int, skip: str, box: str = "pattern",
     ) -> None:  # fmt: skip
         matching = understood(schema, pattern, define, measures)
-        self._keys, self._time, self._within, self._overlapping = tuple(keys), time, within_us, int(skip == TO_NEXT_ROW)
+        self._keys, self._time, self._within = tuple(keys), time, within_us
+        place = skip_to(skip, matching.program.variables)
+        self._skip = 2 * place[0] + place[1] if place is not None else TO_NEXT if skip == TO_NEXT_ROW else PAST_LAST
         self._before, self._judged = matching.before, matching.judged
         self._conditions = [(number, Filter(text, matching.judged, box)) for number, text in matching.conditions]
         defined = {number for number, _ in matching.conditions}
@@ -114,7 +116,7 @@ class Match(Expiring, Shown):
         line = self._line(rows, new, keys)
         undecided, found = np.empty(keys.slots.size, np.int64), np.empty((line.row.size, 4), np.int64)
         count = find_matches(
-            line.times, line.masks, line.starts, self._within, tick.watermark, self._overlapping, *self._program, undecided, found
+            line.times, line.masks, line.starts, self._within, tick.watermark, self._skip, *self._program, undecided, found
         )  # fmt: skip
         out = self._put_out(found[:count], line, new, keys) if count else self._none
         self._settle(rows, new, line, undecided, keys, tick)

@@ -7,6 +7,7 @@ outside of an aggregate is that of the last row: `A.price` is last(A.price). Sou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ MATCH_END: Final = "match_end"
 
 PAST_LAST_ROW: Final = "past last row"
 TO_NEXT_ROW: Final = "to next row"
+TO_VARIABLE: Final = re.compile(r"to (first|last) (\w+)", re.IGNORECASE)
+"""Where the next match may begin."""
 
 LONGEST_WITHIN_US: Final = 2**62
 
@@ -89,6 +92,22 @@ def understood(
         matching = Matching(schema, compile_pattern(pattern))
     _Reader(matching).read(define, measures)
     return matching
+
+
+def skip_to(skip: str, variables: Sequence[str]) -> tuple[int, bool] | None:
+    """(number of the variable, whether its last row) at which the next match may begin; None: behind the last row of this one, or at the
+    next row. QueryError for what is none of these."""
+    if skip in (PAST_LAST_ROW, TO_NEXT_ROW):
+        return None
+    found = TO_VARIABLE.fullmatch(skip) if isinstance(skip, str) else None
+    if found is None:
+        one = variables[-1].lower()
+        raise QueryError(
+            f"skip is {skip!r}; it must be {PAST_LAST_ROW!r}, {TO_NEXT_ROW!r}, or of a variable 'to first {one}' or 'to last {one}'"
+        )
+    if found[2].upper() not in variables:
+        raise QueryError(f"skip is {skip!r}, but {found[2]} is not in the pattern; its variables are {', '.join(variables)}")
+    return variables.index(found[2].upper()), found[1].lower() == "last"
 
 
 def match_schema(matching: Matching, keys: Sequence[str], time: str) -> pa.Schema:

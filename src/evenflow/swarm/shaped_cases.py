@@ -263,12 +263,13 @@ def resampled(random: Random, rows: int) -> Case:
 
 
 def patterns(random: Random, rows: int) -> Case:
-    """Rows of a key that rise, after a low one and before a high one, if that takes not too long; wherever they begin, or one after the
-    other. Python's regular expressions find the same in a text with a letter for each row."""
+    """Rows of a key that rise, after a low one and before a high one, if that takes not too long; wherever they begin, one after the
+    other, or from a row of the one before. Python's regular expressions find the same in a text with a letter for each row."""
     parts = make_rows(random, random.randint(1, 4), rows, 6)
     flow, stream = drawn("patterns", parts, random)
     within = random.choice([60, 400, 5_000])
-    skip: Any = random.choice(["past last row", "to next row"])
+    skip = random.choice(["past last row", "to next row"])
+    skip = {3: "to last R", 4: "to first H"}.get(len(parts), skip)
     rising = stream.group_by("k").pattern(
         "L (R | S{,2} H)+ H?",
         define={"L": "v < -30", "R": "v >= -30 and v <= 50 and v > prev(v)", "S": "v >= -30 and v <= 50 and v <= prev(v)", "H": "v > 50"},
@@ -290,7 +291,10 @@ def patterns(random: Random, rows: int) -> Case:
                 of: dict[str, list[int]] = {letter: [v for v, x in zip(values[at:], found[0]) if x == letter] for letter in "LRH"}
                 total, high = sum(of["R"]) if of["R"] else None, of["H"][0] if of["H"] else None
                 answer.append((k, stamp(times[at]), stamp(times[found.end() - 1]), len(found[0]), values[at], total, high))
-            at = found.end() if found is not None and skip == "past last row" else at + 1
+            ends = found.end() if found is not None and skip == "past last row" else at + 1
+            if found is not None and len(parts) > 2:
+                ends = at + max(1, found[0].rfind("R") if len(parts) == 3 else found[0].find("H"))
+            at = ends
     return Case(flow, {"in": counts_of(parts)}, **every_row(answer))
 
 

@@ -16,14 +16,14 @@ from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Origins, 
 from evenflow.query.kinds.wording import (
     keys_text,
 )
-from evenflow.query.matching import LONGEST_WITHIN_US, MATCH_END, MATCH_START, PAST_LAST_ROW, TO_NEXT_ROW, match_schema, understood
+from evenflow.query.matching import LONGEST_WITHIN_US, MATCH_END, MATCH_START, match_schema, skip_to, understood
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern(KeyedKind):
     """define: (variable, condition) of each. measures: (name, expression) of what is put out of a match. within_us: how long it may take.
 
-    skip: where the search goes on, "past last row" or "to next row".
+    skip: where the search goes on, "past last row", "to next row", "to first B" or "to last B".
     """
 
     name: ClassVar = "pattern"
@@ -42,14 +42,13 @@ class Pattern(KeyedKind):
         with about("order"):
             if given.event_time is None or self.order != "event_time":
                 raise QueryError(f"box {box!r}: a pattern needs event time; add .with_watermark('ts', '10 seconds') before")
-        with about("skip"):
-            if self.skip not in (PAST_LAST_ROW, TO_NEXT_ROW):
-                raise QueryError(f"box {box!r}: skip is {self.skip!r}; it must be {PAST_LAST_ROW!r} or {TO_NEXT_ROW!r}")
         with about("within_us"):
             if isinstance(within_us, bool) or not isinstance(within_us, int) or not 0 < within_us <= LONGEST_WITHIN_US:
                 raise QueryError(f"box {box!r}: within is {within_us!r} microseconds; say how long a match may take, such as '10 minutes'")
         with naming(box):
             matching = understood(given.schema, self.pattern, self.define, self.measures)
+            with about("skip"):
+                skip_to(self.skip, matching.program.variables)
         schema = match_schema(matching, self.keys, given.event_time)
         with about("measures"):
             check_distinct(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final
 
 from sqlglot import exp
 
-from evenflow.query.matching import MATCH_END, MATCH_START, understood
+from evenflow.query.matching import MATCH_END, MATCH_START, skip_to, understood
 from evenflow.query.pattern import compile_pattern
 from evenflow.query.script.best import columns_of, in_time_order, ordered
 from evenflow.query.script.lowering import Lower
@@ -16,8 +17,8 @@ from evenflow.query.script.spans import span_us
 from evenflow.query.sql.parser import to_sql
 
 ONE_ROW: Final = "ONE ROW PER MATCH"
-Skip = Literal["past last row", "to next row"]
-_SKIPS: Final[dict[str, Skip]] = {"AFTER MATCH SKIP PAST LAST ROW": "past last row", "AFTER MATCH SKIP TO NEXT ROW": "to next row"}
+_SKIPS: Final = {"AFTER MATCH SKIP PAST LAST ROW": "past last row", "AFTER MATCH SKIP TO NEXT ROW": "to next row"}
+_TO_VARIABLE: Final = re.compile(r"AFTER MATCH SKIP TO (?:(FIRST|LAST) )?(\w+)")
 
 
 def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.MatchRecognize) -> Relation:
@@ -26,7 +27,7 @@ def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.Ma
     lower.check_final(relation, tree, "MATCH_RECOGNIZE")
     if query.args.get("joins"):
         script.fail(tree, "MATCH_RECOGNIZE behind a join; write the join in a query inside this one: FROM (SELECT ...) MATCH_RECOGNIZE")
-    skip, within_us = _clauses(lower, tree)
+    within_us = _clauses(lower, tree)
     ties = in_time_order(lower, relation, ordered(lower, relation, tree), tree, "MATCH_RECOGNIZE")
     given = [lower.rewritten(relation, key) for key in tree.args.get("partition_by") or ()]
     made, keys = columns_of(given, "_key", relation)
@@ -34,6 +35,7 @@ def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.Ma
     with script.at(tree.args["pattern"]):
         pattern = tree.args["pattern"].name
         variables = compile_pattern(pattern).variables
+    skip = _skip(lower, tree, variables)
     reader = _Reader(lower, relation, variables, pattern)
     define = reader.define(tree.args.get("define") or ())
     measures, visible = reader.measures(tree.args.get("measures") or ())
@@ -49,22 +51,36 @@ def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.Ma
     return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
 
 
-def _clauses(lower: Lower, tree: exp.MatchRecognize) -> tuple[Skip, int]:
-    """(where the next match may begin, how long a match may take in microseconds)."""
+def _clauses(lower: Lower, tree: exp.MatchRecognize) -> int:
+    """How long a match may take, in microseconds."""
     script = lower.script
-    rows, after, within = (tree.args.get(clause) for clause in ("rows", "after", "within"))
+    rows, within = (tree.args.get(clause) for clause in ("rows", "within"))
     if tree.args.get("pattern") is None:
         script.fail(tree, "MATCH_RECOGNIZE has no PATTERN; write PATTERN (A B+) WITHIN INTERVAL '10' MINUTES")
     if rows is not None and rows.name != ONE_ROW:
         script.fail(rows, f"{rows.name} is not available; write {ONE_ROW}")
-    if after is not None and after.name not in _SKIPS:
-        script.fail(after, f"{after.name} is not available; write one of {', '.join(_SKIPS)}")
     if within is None:
         script.fail(
             tree.args["pattern"],
             "a pattern on a stream needs a bound in time, or rows would be kept for ever; write WITHIN INTERVAL '10' MINUTES behind it",
         )
-    return "past last row" if after is None else _SKIPS[after.name], span_us(lower, within)
+    return span_us(lower, within)
+
+
+def _skip(lower: Lower, tree: exp.MatchRecognize, variables: Sequence[str]) -> str:
+    """Where the next match may begin. TO a variable is to its last row."""
+    after = tree.args.get("after")
+    if after is None or after.name in _SKIPS:
+        return "past last row" if after is None else _SKIPS[after.name]
+    found = _TO_VARIABLE.fullmatch(after.name)
+    if found is None:
+        first = variables[-1]
+        ways = (*_SKIPS, f"AFTER MATCH SKIP TO FIRST {first}", f"AFTER MATCH SKIP TO LAST {first}")
+        lower.script.fail(after, f"{after.name} is not available; write one of {', '.join(ways)}")
+    skip = f"to {(found[1] or 'LAST').lower()} {found[2]}"
+    with lower.script.at(after):
+        skip_to(skip, variables)
+    return skip
 
 
 class _Reader:
