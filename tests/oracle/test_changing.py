@@ -141,6 +141,15 @@ QUERIES = {
 }  # fmt: skip
 
 QUALIFIED = {
+    "beside what they are over": """
+        SELECT kind, who % 3 AS third, count(*) AS c, rank() OVER (PARTITION BY who % 3 ORDER BY sum(price) DESC) AS place,
+        100 * sum(price) / sum(sum(price)) OVER (PARTITION BY kind) AS share
+        FROM orders GROUP BY 1, third HAVING count(*) > 2 AND sum(price) > (SELECT max(price) FROM orders)""",
+    "beside sets of keys": """
+        SELECT kind, who % 2 AS odd, sum(price) AS s, rank() OVER (PARTITION BY grouping(kind) ORDER BY sum(price), who % 2) AS r
+        FROM orders WHERE who IS NOT NULL GROUP BY GROUPING SETS ((kind, who % 2), (who % 2))""",
+    "groups above the mean of all": """
+        SELECT who, sum(price) AS s FROM orders GROUP BY who QUALIFY s > 1.5 * avg(s) OVER ()""",
     "places": "SELECT id, who FROM orders QUALIFY rank() OVER (PARTITION BY who ORDER BY price DESC) = 2",
     "names of the list, distinct afterwards": """
         SELECT DISTINCT kind + 1 AS more, count(*) OVER (PARTITION BY kind) AS c FROM orders QUALIFY more > 2 AND c > 20""",

@@ -308,6 +308,11 @@ ASKED = {
         """SELECT k, n, struct(k, n) IN (struct('k1', 3L), struct('k2', nullif(n, 4))) AS r FROM t
            WHERE (k, n) IN (('k1', 3L), ('k2', 4L)) OR (k, n) NOT IN (('k3', 7L), ('k1', 8L), ('k0', 9L)) AND x > 0.9"""
     ),
+    "over windows, beside them": Asked(
+        """SELECT k, window.end AS e, count(*) - lag(count(*)) OVER (PARTITION BY k ORDER BY window.end) AS more,
+           sum(max(n)) OVER (PARTITION BY k ORDER BY window.end ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS s
+           FROM t GROUP BY k, window(ts, '10 seconds')"""
+    ),
     "rows by what is over them": Asked(
         """SELECT k, n, ts FROM t WHERE x > 0.1
            QUALIFY max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 4 PRECEDING AND CURRENT ROW) < 0.8 AND n > 3"""

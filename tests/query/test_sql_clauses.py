@@ -123,6 +123,12 @@ def test_conditions_with_queries_are_asked_of_the_best_rows_too() -> None:
         ("SELECT * EXCEPT (x) FROM t", "column 18: there is no column 'x' to leave out"),
         ("SELECT * EXCEPT (ts, k, n) FROM t", "leaves no column"),
         ("SELECT * REPLACE (1 AS n) FROM t", "REPLACE"),
+        (
+            "SELECT k, lag(k) OVER (ORDER BY k) AS l FROM t GROUP BY ALL",
+            "column 11: OVER .* beside GROUP BY ALL is not available; name the",
+        ),
+        ("SELECT k, rank() OVER (ORDER BY sum(n)) AS r FROM t GROUP BY k", "column 11: .* would count every state of a running aggregate"),
+        ("SELECT k, sum(n) OVER (ORDER BY ts) AS r FROM t GROUP BY k", "column 15: the column 'n' is neither in GROUP BY nor inside"),
         ("SELECT k FROM t QUALIFY k > 1", r"column 25: QUALIFY without a function OVER .*; write the condition in WHERE"),
         ("SELECT k FROM t QUALIFY row_number() OVER (ORDER BY n) > 1", r"column 25: .* such as QUALIFY row_number\(\) OVER \(...\) <= 10"),
         ("SELECT k FROM t QUALIFY rank() OVER (ORDER BY n) <= 1", r"column 25: rank\(\) <= 1 is not available; row_number"),

@@ -30,7 +30,7 @@ def without_qualify(lower: Lower, tree: exp.Select) -> exp.Select:
     condition = inner.args["qualify"].this
     for clause in ("qualify", "distinct", "with_"):  # What WITH names is known already.
         inner.set(clause, None)
-    items = [_named(item) for item in inner.expressions]
+    items = [named_item(item) for item in inner.expressions]
     hidden: list[exp.Alias] = []
     holder = exp.Paren(this=condition)
     by_name: list[exp.Column] = inner.meta.setdefault(_BY_NAME, [])
@@ -50,7 +50,7 @@ def without_qualify(lower: Lower, tree: exp.Select) -> exp.Select:
     return made
 
 
-def _named(item: exp.Expr) -> exp.Expr:
+def named_item(item: exp.Expr) -> exp.Expr:
     """An item of the list with the name that it has without one."""
     if item.is_star or isinstance(item, exp.Alias | exp.Column | exp.Dot):
         return item
@@ -111,4 +111,4 @@ def _leaves(tree: exp.Expr) -> Iterator[exp.Expr]:
             yield from _leaves(child)
 
 
-__all__ = ["HIDDEN", "check_names", "without_qualify"]
+__all__ = ["HIDDEN", "check_names", "named_item", "without_qualify"]

@@ -27,6 +27,7 @@ from evenflow.query.script.lowering import (
     is_aggregated,
 )
 from evenflow.query.script.match import recognized
+from evenflow.query.script.over_groups import without_groups
 from evenflow.query.script.placed import cut, number_of, with_named_windows
 from evenflow.query.script.qualify import check_names, without_qualify
 from evenflow.query.script.relation import Relation, Visible, is_column
@@ -98,8 +99,13 @@ class Lowering(Lower):
         self._check_clauses(tree)
         if tree.args.get("from_") is None:
             self.script.fail(tree, "a SELECT without FROM is one row and no stream; say which stream it reads")
-        if (around := without_qualify(self, tree)) is not tree or (around := without_having(tree)) is not tree:
-            return self._select(around, tables)
+        for around in (
+            without_qualify(self, tree),
+            without_groups(self, tree),
+            without_having(tree),
+        ):  # The last that is evaluated comes first.
+            if around is not tree:
+                return self._select(around, tables)
         where = tree.args.get("where")
         pending = [] if where is None else conjuncts(where.this)
         match = tree.args.get("match")
