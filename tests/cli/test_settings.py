@@ -81,7 +81,7 @@ def test_all_that_an_engine_and_a_start_can_be_told_a_command_can(asked: list[Re
     assert takes - python - of_run == {"placement"} and of_run - of_sql == {"plain"}, "a script's rows are printed, so it has no live view"
     asked_of_a_running_one = {argument.name for argument in BY_NAME["start"].arguments}
     started = set(signature(Engine.start).parameters) - python
-    assert started - of_start == started - asked_of_a_running_one == {"standby", "group"}, "who asks a running engine does not wait with it"
+    assert started - of_start == started - asked_of_a_running_one == {"standby"}, "who asks a running engine does not wait with it"
     assert {field.name for field in fields(EngineOptions)} >= {"balance", "checkpoint_location"}
     samples = {"balance_parameters": "{th_imb = 1.3, segments = [1, 2]}", "ports": '"40000-40099"', "tls": "false"}
     said = {field.name: samples.get(field.name) or str(field.default) for field in fields(EngineOptions) if field.name not in OWN}

@@ -25,7 +25,7 @@ def rows(epoch: int, value: int | None = None) -> pa.RecordBatch:
 @pytest.fixture
 def region(tmp_path: Path) -> Callable[[int], AppendingWriter]:
     sink = ef.sinks.table(str(tmp_path / "shop.db"), "out")
-    return lambda place: Shared(sink, "out", place).open("traffic")  # type: ignore[return-value]
+    return lambda place: Shared(sink, "out", place, 0).open("traffic")  # type: ignore[return-value]
 
 
 def written(tmp_path: Path) -> list[tuple[Any, ...]]:

@@ -35,7 +35,7 @@ def new_topic(broker: KafkaBroker) -> Any:
 
 
 def region(sink: Any, place: int, group: str = "traffic") -> AppendingWriter:
-    return Shared(sink, "out", place).open(group)  # type: ignore[return-value]
+    return Shared(sink, "out", place, 0).open(group)  # type: ignore[return-value]
 
 
 def values(broker: KafkaBroker, topic: str) -> list[int]:

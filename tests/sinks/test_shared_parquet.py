@@ -26,7 +26,7 @@ def rows(epoch: int, value: int | None = None) -> pa.RecordBatch:
 
 
 def region(sink: Sink, place: int) -> AppendingWriter:
-    return Shared(sink, "out", place).open("traffic")  # type: ignore[return-value]
+    return Shared(sink, "out", place, 0).open("traffic")  # type: ignore[return-value]
 
 
 def written(sink: Any) -> list[tuple[Any, ...]]:

@@ -17,6 +17,7 @@ from evenflow.cli.app import app
 from evenflow.coordinator.requests import OPERATIONS, Operation, arguments_of
 from evenflow.monitor.web.files import STATIC
 from evenflow.query.builder import Dataflow
+from evenflow.world.grouping import group
 from evenflow.world.spark.driver.control_port import ASKED
 from evenflow.world.spark.driver.engine import Engine
 from evenflow.world.spark.driver.run import Run
@@ -141,10 +142,14 @@ IN_PYTHON = {
 """What does the same in a program."""
 PLAIN = {"run", "file", "arguments", "modules", "off"}
 """Arguments that a program needs not: it has the run and the dataflow themselves, and `unpin`."""
+OF_GROUP = {
+    "group": "name", "group_begin": "begin", "group_sites": "sites", "group_place": "place", "group_peers": "peers", "group_ca": "tls_ca",
+}  # fmt: skip
+"""Arguments that make the group of which a program says `start(group=...)`, as `ef.group` calls them."""
 OF_DATAFLOW = {"start": Dataflow.cut}
 """Where the other arguments stand in a program: the dataflow says of itself what a request says of it."""
 OF_PROGRAMS = {
-    "group": "of several drivers that run one dataflow, each begins with it: `evenflow run --group`",
+    "group": "is made by `ef.group`, of what a request says one by one",
     "say": "a function of the program's, which is told how far it is: lines on standard error, or in the stream",
     "standby": "waits at a location until another driver is silent: `evenflow run --standby`, a process for nothing else",
     "watch": "a function of the program's that is told how far standing by is",
@@ -176,7 +181,7 @@ def test_a_program_can_do_what_people_can_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.name)
 def test_a_method_takes_what_the_operation_takes(operation: Operation) -> None:
-    wanted = {argument.name: argument.default for argument in operation.arguments if argument.name not in PLAIN}
+    wanted = {argument.name: argument.default for argument in operation.arguments if argument.name not in PLAIN | OF_GROUP.keys()}
     if operation.name in OF_DATAFLOW:
         said = inspect.signature(OF_DATAFLOW[operation.name]).parameters.keys() - {"self"}
         assert said <= wanted.keys()
@@ -189,6 +194,11 @@ def test_a_method_takes_what_the_operation_takes(operation: Operation) -> None:
             default = parameters[name].default
             if wanted[name] is not None and default is not inspect.Parameter.empty and name != "limit":
                 assert default == wanted[name], (method.__qualname__, name)
+
+
+def test_a_group_takes_what_a_request_says_of_one() -> None:
+    assert set(OF_GROUP.values()) == inspect.signature(group).parameters.keys()
+    assert {argument.name for each in OPERATIONS for argument in each.arguments} >= OF_GROUP.keys()
 
 
 def test_defaults_are_what_a_request_may_say() -> None:

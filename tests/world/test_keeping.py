@@ -69,15 +69,16 @@ def test_times_are_of_the_first_order_and_stay_when_the_entry_is_tried_again() -
     numbers.ordered(4)  # Anew, further ahead.
     now[0] = 103.5
     entry = Entry(9, 1, "n", Completed(4, 7, ()))
-    stamped = numbers.stamped(entry)
+    stamped = numbers.stamped(entry, lambda epoch: {"out": epoch - 1})
     assert isinstance(stamped.matter, Completed) and (stamped.matter.began_s, stamped.matter.ended_s) == (100.0, 103.5)
+    assert stamped.matter.lasts == {"out": 6}
     now[0] = 110.0
-    assert numbers.stamped(entry).matter == stamped.matter
+    assert numbers.stamped(entry, lambda _: {}).matter == stamped.matter
     assert numbers.completed() == {"seconds": 3.5} and numbers.progress(0, None).age_s == 6.5
     now[0] = 50.0  # Somebody has set the clock.
     assert numbers.progress(0, None).age_s == 0.0
     other = Entry(10, 1, "n", Logged({}))
-    assert numbers.stamped(other) is other
+    assert numbers.stamped(other, lambda _: {}) is other
 
 
 def test_what_is_being_copied_is_kept_though_newer_ones_come() -> None:

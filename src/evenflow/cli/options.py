@@ -40,6 +40,7 @@ DropState = Annotated[
 ]
 Group = Annotated[str | None, typer.Option(metavar="NAME", help="Run it as one region of that group; its sources are cut by content.")]
 GroupBegin = Annotated[str | None, typer.Option(metavar="TIME", help="When the group's first epoch begins, such as 2026-11-23T08:00:00Z.")]
+GroupSites = Annotated[int | None, typer.Option(help="For how many sites the group's layouts are made; default the engine's.", min=1)]
 GroupPlace = Annotated[
     int, typer.Option(help="Of this region in the group's list, from 0; the first writes to shared sinks.", min=0, max=99)
 ]

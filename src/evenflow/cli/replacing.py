@@ -16,6 +16,12 @@ from evenflow.cli.options import (
     CutBy,
     DropState,
     FromSavepoint,
+    Group,
+    GroupBegin,
+    GroupCa,
+    GroupPeers,
+    GroupPlace,
+    GroupSites,
     Json,
     Mirrored,
     TakeOver,
@@ -47,6 +53,12 @@ def start(
     width_rows: WidthRows = None,
     cut_ahead_ms: CutAheadMs = None,
     mirrored: Mirrored = False,
+    group: Group = None,
+    group_begin: GroupBegin = None,
+    group_sites: GroupSites = None,
+    group_place: GroupPlace = 0,
+    group_peers: GroupPeers = None,
+    group_ca: GroupCa = None,
     module: Annotated[list[str] | None, ALLOW] = None,
     engine: Engine = None,
     json: Json = False,
@@ -61,7 +73,12 @@ def start(
     what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
     where = {"checkpoint_location": checkpoint_location, "from_savepoint": from_savepoint, "drop_state": drop_state}
     cuts = asdict(Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms, mirrored))
-    found = asked(output, engine, "start", **what, **where, **cuts, replicas=replicas, take_over=take_over, availability=availability)
+    region = {
+        "group": group, "group_begin": group_begin, "group_sites": group_sites, "group_place": group_place, "group_peers": group_peers,
+        "group_ca": None if group_ca is None else str(group_ca.resolve()),
+    }  # fmt: skip
+    how = {"replicas": replicas, "take_over": take_over, "availability": availability}
+    found = asked(output, engine, "start", **what, **where, **cuts, **region, **how)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)
     return OK
