@@ -65,7 +65,7 @@ def test_what_amnesia_cannot_have_is_refused_at_once(spark: Any, tmp_path: Any) 
     try:
         flow = ef.Dataflow("refused")
         flow.source(ef.sources.generator(rows=10), name="in").to(ef.sinks.memory("refused"), name="out", guarantee="precise")
-        with pytest.raises(AvailabilityError, match="box 'in' .* gives gap at most: use availability 'passive' there"):
+        with pytest.raises(AvailabilityError, match="box 'in' .* gives gap at most: use availability 'upstream' there"):
             engine.start(flow, availability="amnesia")
         with pytest.raises(AvailabilityError, match="and a checkpoint location do not go together"):
             engine.start(each_row("located", ef.sinks.memory("located"), 10), None, str(tmp_path / "at"), availability="amnesia")

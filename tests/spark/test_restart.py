@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def test_the_whole_cluster_is_killed_and_a_larger_one_goes_on(start: Start, tmp_path: Path) -> None:
     """Goal: the table and the files have every row once. Method: kill -9 of the driver, its JVM and all executors when some rows are in the
     table; the next driver has one executor more."""
-    setting = Setting(str(tmp_path), spark=True)
+    setting = Setting(str(tmp_path), spark=True, rows=24_000)
     driver = start(setting)
     assert driver.line() == "running 1"
     wait_until(lambda: len(written(setting)) > 2_000, 120, "2,000 rows are in the table")
