@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evenflow.availability.guarantee import CHEAPEST_FIRST, GIVES, Guarantee, OperatorClass, at_least, cheapest
-from evenflow.availability.mode import MODES, Mode, Modes, mode_named, of_segment, shortened
+from evenflow.availability.mode import BASED, MODES, Mode, Modes, mode_named, of_segment, shortened
 from evenflow.errors import AvailabilityError
 from evenflow.plan.layout import Layout, Segment
 
@@ -29,8 +29,7 @@ def modes_of(
 
 def _followed(layout: Layout, chosen: Sequence[Mode]) -> Modes:
     """What comes in has followers where the rest begins again from a base (M2)."""
-    again = (Mode.PASSIVE, Mode.UPSTREAM)
-    pairs = {segment.id for segment in layout.segments if segment.kind == "ingress" and chosen[segment.id] in again}
+    pairs = {segment.id for segment in layout.segments if segment.kind == "ingress" and chosen[segment.id] in BASED}
     return shortened([Mode.PAIRS if segment in pairs else mode for segment, mode in enumerate(chosen)])
 
 
@@ -81,10 +80,10 @@ def _check_upstream(layout: Layout, modes: Modes, *, located: bool) -> None:
             "with one, or use one of the two"
         )
     for segment in layout.segments:
-        writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
-        if writes and of_segment(modes, segment.id) is Mode.UPSTREAM:
+        sink = _written_at_sites(segment)
+        if sink is not None and of_segment(modes, segment.id) is Mode.UPSTREAM:
             raise AvailabilityError(
-                f"sink {writes[0]!r} keeps epochs at sites until they are stored, and availability 'upstream' would lose them between the "
+                f"sink {sink!r} keeps epochs at sites until they are stored, and availability 'upstream' would lose them between the "
                 "two: use 'passive' or 'pairs' there, or a sink in the driver"
             )
 
@@ -121,11 +120,16 @@ def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool
                 )
 
 
+def _written_at_sites(segment: Segment) -> str | None:
+    """The sink that a segment writes, or whose writing it commits. None: it does neither."""
+    return next((step.box for step in segment.steps if step.kind in ("stage", "commit")), None)
+
+
 def _kept_at_sites(layout: Layout, segment: Segment) -> str | None:
     """The sink of a segment whose epochs sites keep until they are stored: because sites write, or Spark reads. None: there is none."""
-    writes = [step.box for step in segment.steps if step.kind in ("stage", "commit")]
-    sink = segment.sink or next(iter(writes), None)
-    return sink if writes or (sink is not None and layout.sinks[sink].where == "spark") else None
+    written = _written_at_sites(segment)
+    sink = segment.sink or written
+    return sink if written is not None or (sink is not None and layout.sinks[sink].where == "spark") else None
 
 
 def check_alike(modes: Modes, group: str) -> None:

@@ -51,6 +51,9 @@ MODES: Final[Mapping[Mode, Row]] = {
     Mode.AMNESIA: Row(False, False, "void", "one replica works, and what is lost with it is counted"),
 }
 
+BASED: Final = (Mode.PASSIVE, Mode.UPSTREAM)
+"""Modes with which what is lost begins again from a base, and its producers keep what came after that (B1, B2)."""
+
 Modes = tuple[Mode, ...]
 """By segment; empty: all are pairs."""
 

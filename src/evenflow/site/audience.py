@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from evenflow.availability.mode import Mode
+from evenflow.availability.mode import BASED
 from evenflow.exchange.credit import Credit
 from evenflow.plan.layout import Layout
 from evenflow.site.cohort import Cohort
@@ -60,7 +60,7 @@ class Audience:
         for cohort in cohorts if plan.modes else ():
             for stream, retained in cohort.retained.items():
                 consumer = self._layout.arcs[stream].consumer
-                again = plan.mode(consumer) in (Mode.PASSIVE, Mode.UPSTREAM)
+                again = plan.mode(consumer) in BASED
                 retained.hold(stable[consumer] if again else None)
 
     def _tell_whom(self, cohorts: Sequence[Cohort], consumed: Sequence[int], replicated: bool) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.availability.mode import MODES, Mode
+from evenflow.availability.mode import BASED, MODES
 from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
@@ -86,8 +86,7 @@ class View:
 
         stable: by segment."""
         plan = self.plan
-        again = (Mode.PASSIVE, Mode.UPSTREAM)
-        held = [epoch for segment, epoch in enumerate(stable) if plan.mode(segment) in again] if plan.modes else []
+        held = [epoch for segment, epoch in enumerate(stable) if plan.mode(segment) in BASED] if plan.modes else []
         return min([finished, *held])
 
     def adopt(self, plan: Plan, finished: int) -> None:
@@ -179,7 +178,7 @@ class View:
         return min(
             max(0, len(self.live(block)) - 1)
             if MODES[self.plan.mode(segment.id)].replicates
-            else int(based and self.plan.mode(segment.id) in (Mode.PASSIVE, Mode.UPSTREAM) and bool(self.live(block)))
+            else int(based and self.plan.mode(segment.id) in BASED and bool(self.live(block)))
             for segment in self.layout.segments
             for block in self.blocks(segment.id)
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from evenflow.availability.mode import Mode
+from evenflow.availability.mode import BASED, Mode
 from evenflow.exchange.retention import Retention
 from evenflow.plan.layout import Segment
 from evenflow.site.events import Event
@@ -13,7 +13,6 @@ from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
 
-BASED: Final = (Mode.PASSIVE, Mode.UPSTREAM)
 EVERY: Final = 16
 """Events of sites from one look to the next."""
 
