@@ -467,6 +467,29 @@ def test_who_can_talk_with_the_driver_only_is_outvoted(sites: int, way: str) -> 
     assert schedule.dead[sites - 1] - 200 <= 650
 
 
+def outvoted_at(late_us: dict[int, int]) -> int | None:
+    """When site 3 is given up, which speaks, but of which all others say from 200 ms on that they cannot talk with it. None: not in 5 s."""
+    detector = joined(4)
+    for now in range(BEAT, 5000, BEAT):
+        for site in range(4):
+            accused = (3,) if site != 3 and now >= 200 else ()
+            if dead(detector, Beat(site, now * MS, accused, late_us=late_us.get(site))):
+                return now
+        if dead(detector, Tick(now * MS)):
+            return now
+    return None
+
+
+@pytest.mark.parametrize("late", [{3: 120_000}, {0: 120_000, 1: 120_000}], ids=["it is late", "most of the others are late"])
+def test_on_a_machine_that_is_short_of_processors_who_hears_late_is_not_outvoted_at_once(late: dict[int, int]) -> None:
+    assert outvoted_at({}) in range(450, 500)
+    assert outvoted_at(late) in range(800, 900)
+
+
+def test_one_late_voice_does_not_hold_up_the_verdict_of_most() -> None:
+    assert outvoted_at({0: 1_000_000}) in range(450, 500)
+
+
 @settings(max_examples=40, deadline=None)
 @given(sites=st.integers(3, 8), data=st.data())
 def test_a_cut_through_the_middle_leaves_one_side_whole(sites: int, data: st.DataObject) -> None:

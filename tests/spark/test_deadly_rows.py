@@ -47,9 +47,9 @@ def test_the_second_site_that_dies_of_a_row_ends_the_run_with_box_and_epoch(spar
             run.await_termination(60)
         error = caught.value
         assert error.box == "deadly" and error.epoch > 1 and error.partitions and len(set(error.sites)) == 2
-        lost = [event for event in run.events() if event["kind"] == "site_lost"]
-        assert {event["site"] for event in lost} == set(error.sites), "nobody else has died of it"
-        assert all(f"It was running user code: box deadly, epoch {error.epoch}" in event["text"] for event in lost)
+        lost = {event["site"]: event["text"] for event in run.events() if event["kind"] == "site_lost"}
+        died = {site for site, text in lost.items() if f"It was running user code: box deadly, epoch {error.epoch}" in text}
+        assert died == set(error.sites), f"nobody else has died of it: {lost}"
 
 
 @pytest.mark.conformance

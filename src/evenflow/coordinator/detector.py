@@ -19,10 +19,10 @@ too, it is rather the machine or the network that holds its breath, so silence i
                                            with them, all the time                         one that a run cannot do without
                                                                                            if all who are silent are dead
 
-Silence is measured by a site's own habits: one whose beats are late by nature is silent after `TOLERANCE` times its lateness. Who said
-that user code may hold its interpreter, and has no habits yet, is not silent before `busy_us`. A judge that was asleep itself (a tick came
-late) judges nobody before it has listened for a beat, and grants every deadline afresh. Indices of sites are never used twice, so a verdict
-is final.
+Silence is measured by a site's own habits: one whose beats are late by nature is silent after `TOLERANCE` times its lateness, and what it
+and a peer say of each other counts no sooner, since each hears the other late. Who said that user code may hold its interpreter, and has no
+habits yet, is not silent before `busy_us`. A judge that was asleep itself (a tick came late) judges nobody before it has listened for a
+beat, and grants every deadline afresh. Indices of sites are never used twice, so a verdict is final.
 
 This file knows no clock: every event carries the time at which it came, in microseconds of one clock that never goes back.
 """
@@ -352,7 +352,7 @@ class Detector:
             for site in self.sites.values():
                 site.outvoted_us = None
             return None
-        worst: tuple[int, int] | None = None
+        worst: tuple[int, int, list[int], int] | None = None
         for index, site in self.sites.items():
             voters = self._voters(index, now_us)
             apart = [v for v in voters if index in self.sites[v].accused or v in site.accused]
@@ -362,13 +362,18 @@ class Detector:
                 continue
             if site.outvoted_us is None:
                 site.outvoted_us = now_us
-            if now_us - site.outvoted_us >= self.patience.outvoted_us and not self._vital(index, self._silent(index, voters)):
-                worst = max(worst or (0, 0), (len(apart), index))
+            apart_us = now_us - site.outvoted_us
+            heeded = [v for v in apart if apart_us >= self._apart_us(site, self.sites[v])]
+            if 2 * len(heeded) > len(voters) and not self._vital(index, self._silent(index, voters)):
+                worst = max(worst or (0, 0, [], 0), (len(apart), index, heeded, apart_us))
         if worst is None:
             return None
-        site = self.sites[worst[1]]
-        apart = [v for v in self._voters(worst[1], now_us) if worst[1] in self.sites[v].accused or v in site.accused]
-        return Dead(worst[1], f"{self._name(apart)} and it have not been able to talk for {self.patience.outvoted_us // 1000} ms")
+        _, index, heeded, apart_us = worst
+        return Dead(index, f"{self._name(heeded)} and it have not been able to talk for {apart_us // 1000} ms")
+
+    def _apart_us(self, *two: Watched) -> int:
+        """How long two may not be able to talk before that counts: on a machine that is short of processors each hears the other late."""
+        return max(self.patience.outvoted_us, *(self._patient_us(site) for site in two))
 
     def _silent(self, of: int, voters: list[int]) -> set[int]:
         """Who may be dead already, though not enough others say so: newcomers have never had a link to it."""
