@@ -16,8 +16,10 @@ from evenflow.bench.expected import Compared
 from evenflow.bench.failing import Setting
 from evenflow.bench.failover import Kill, Watched, report
 from evenflow.bench.killing import Victim
+from evenflow.cli.demo import example_path
 from evenflow.errors import ClusterError
 from evenflow.statistics.progress import Progress
+from evenflow.world.flow_file import load_module
 
 PROMISED = (
     "kills", "gap_ms_p50", "gap_ms_p95", "gap_ms_max", "p99_ms_before", "p99_ms_during", "rows_lost", "rows_repeated", "redundancy_s",
@@ -99,6 +101,25 @@ def test_both_ways_are_told_apart() -> None:
     assert found["copies_over_first_second"] == pytest.approx(1.5, abs=0.15), "a copy that was over within the second says nothing"
     assert found["unordered"]["copies_over_first_second"] == pytest.approx(1.0, abs=0.3)
     assert found["unordered"]["gap_ms_max"] == pytest.approx(50, abs=11) and found["unordered"]["rows_lost"] == NOTHING.lost
+
+
+def test_what_readers_change_is_told_by_turns() -> None:
+    kills = [Kill(1, "machine", 20.0, 0.4, 6.0, 15.0), Kill(2, "worker", 30.0, 0.6, 5.0, 26.0, tabs=10)]
+    made = watched(steady(0, 20) + steady(20.04, 30) + steady(30.09, 40), kills, [(15.0, 20.0), (26.0, 30.0)], Setting(tabs=10))
+    found = report(made, NOTHING, None)["tabs"]
+    assert (found["with"]["readers"], found["with"]["kills"], found["without"]["kills"]) == (10, 1, 1)
+    assert found["with"]["gap_ms_max"] == pytest.approx(100, abs=11) and found["without"]["gap_ms_max"] == pytest.approx(50, abs=11)
+    assert found["with"]["p99_ms_before"] == found["without"]["p99_ms_before"] == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ("availability", "guarantee"), [("pairs", "no-loss"), ("passive", "no-loss"), ("upstream", "no-loss"), ("amnesia", "gap")]
+)
+def test_what_an_availability_promises_is_told(availability: str, guarantee: str) -> None:
+    """A function in the driver cannot remember an epoch: none is lost."""
+    setting = Setting(availability=availability)
+    assert failover.promised(load_module(example_path()), setting) == guarantee
+    assert setting.plain.engine_options.get("replicas", 1) == 1 and setting.plain.availability is None
 
 
 def test_a_run_that_dies_has_an_endless_gap() -> None:

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import resource
 import shutil
-import socket
 import statistics
 import sys
 import threading
@@ -24,6 +23,7 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import evenflow as ef
+from evenflow.bench.readers import readers
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene, SceneSite
 from evenflow.monitor.watching import Gauges, PartCounts, Watched, Watching
@@ -141,7 +141,7 @@ def run(*, quick: bool, say: Say, only: Sequence[str] = PARTS, before: Mapping[s
     if "ui" in only:
         with server(big, scene) as (url, cost):
             say(f"{READERS} readers")
-            with readers(url):
+            with readers(url, "bench", READERS):
                 cost(1.0)
                 result |= cost(seconds)
     path = browser_path() if "browser" in only else None
@@ -332,34 +332,6 @@ def cpu_of(pid: int) -> float:
 
 def memory_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * resource.getpagesize()
-
-
-@contextmanager
-def readers(url: str) -> Iterator[None]:
-    """So many open streams, of which everything is read."""
-    host, port = url.split("/")[2].split(":")
-    request = f"GET /api/v1/stream HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer bench\r\n\r\n".encode()
-    wires = []
-    for _ in range(READERS):
-        wire = socket.create_connection((host, int(port)), timeout=20)
-        wire.sendall(request)
-        wires.append(wire)
-
-    def read(wire: socket.socket) -> None:
-        try:
-            while wire.recv(1 << 16):
-                pass
-        except OSError:
-            pass  # It is over.
-
-    threads = [threading.Thread(target=read, args=(wire,), daemon=True) for wire in wires]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        for wire in wires:
-            wire.close()
 
 
 def browser_path() -> str | None:

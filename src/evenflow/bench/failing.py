@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from evenflow.availability.mode import Mode
 from evenflow.bench.killing import MANNERS, Manner
 
 SITES: Final = 4
@@ -20,7 +21,8 @@ class Setting:
     whole to the next kill. hang: stop instead of kill. spares: 0 or 1.
 
     replicas: of every partition. spark_kills: of Structured Streaming's run; 0: leave it out. calm_s: measured before the first kill.
-    unordered: the counts go first come, first served to a second sink, too.
+    unordered: the counts go first come, first served to a second sink, too. tabs: so many readers of the engine's page at every other kill.
+    availability: of all boxes; None: as pairs, and nothing is measured beside it.
     """
 
     kills: int = 20
@@ -34,11 +36,28 @@ class Setting:
     calm_s: float = 20.0
     seed: int = 1
     unordered: bool = False
+    tabs: int = 0
+    availability: str | None = None
     manners: tuple[Manner, ...] = MANNERS
 
     @property
     def master(self) -> str:
         return f"local-cluster[{SITES + self.spares},2,1024]"
+
+    @property
+    def redundancy(self) -> int:
+        """Replicas that must be there when everything is whole. Other modes than pairs have another base than a second replica."""
+        return self.replicas if self.availability in (None, Mode.PAIRS) else 1
+
+    @property
+    def closing(self) -> bool:
+        """Only boxes whose state closes by event time are run: no other can begin again from what is upstream."""
+        return self.availability == Mode.UPSTREAM
+
+    @property
+    def plain(self) -> Setting:
+        """The same load with one replica of everything, and nobody killed."""
+        return replace(self, availability=None, replicas=1, kills=0, tabs=0)
 
     @property
     def engine_options(self) -> dict[str, Any]:

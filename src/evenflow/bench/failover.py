@@ -17,15 +17,20 @@ from typing import Any, Final
 
 import numpy as np
 
+from evenflow.availability.choosing import given_to, modes_of
+from evenflow.availability.guarantee import Guarantee
+from evenflow.availability.mode import Mode
 from evenflow.bench import killing
 from evenflow.bench.expected import Compared
 from evenflow.bench.failing import HANG_S, PIECE_S, SITES, Setting
 from evenflow.bench.gaps import FIRST_MOMENT_S, Gap, longest_gap, percentile_ms, usual_gaps, within
 from evenflow.bench.killing import victim_of
-from evenflow.bench.measuring import cpu_of, machine
+from evenflow.bench.measuring import cpu_of, loopback_bytes, machine
 from evenflow.bench.monitored import Monitored, Output
+from evenflow.bench.readers import readers_apart
 from evenflow.bench.spark_failover import micro_batch_failover
 from evenflow.errors import ClusterError, EvenflowError
+from evenflow.query.planner import layout
 from evenflow.statistics.progress import SiteProgress
 
 Say = Callable[[str], None]
@@ -45,13 +50,16 @@ TAIL_S: Final = 2.0
 
 @dataclass(slots=True)
 class Kill:
-    """One kill. at_s: monotonic. redundant_s, whole_s: from then until redundancy was full, until everything was whole; None: not yet."""
+    """One kill. at_s: monotonic. redundant_s, whole_s: from then until redundancy was full, until everything was whole; None: not yet.
+    tabs: readers of the page from `calm_from_s` until then."""
 
     site: int
     manner: str
     at_s: float
     redundant_s: float | None = None
     whole_s: float | None = None
+    calm_from_s: float = 0.0
+    tabs: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -63,7 +71,7 @@ class Watched:
         self.kills: list[Kill] = []
         self.calm: list[tuple[float, float]] = []
         """Spans in which nobody had been killed and everything was whole."""
-        self.cores = 0.0
+        self.cores = self.bytes_per_s = 0.0
         self.died = False
         """The run ended while it was watched."""
         self._young_s = 0.0
@@ -77,15 +85,17 @@ class Watched:
             if time.monotonic() > deadline:
                 raise ClusterError(f"no output within {WHOLE_WITHIN_S:.0f} s")
         self._pass(WARM_S)
-        began_s, cpu_s = time.monotonic(), cpu_of(self.run.numbers())
+        began_s, cpu_s, sent = time.monotonic(), cpu_of(self.run.numbers()), loopback_bytes()
         self._pass(self.setting.calm_s)
         ended_s = time.monotonic()
         self.cores = (cpu_of(self.run.numbers()) - cpu_s) / (ended_s - began_s)
+        self.bytes_per_s = (loopback_bytes() - sent) / (ended_s - began_s)
         self.calm.append((began_s, ended_s))
         self._young_s = self._oldest_but_one_percent_s(began_s, ended_s)
 
-    def strike(self) -> None:
-        """Kill one site's executor and wait until everything is whole again. Raises what the run raises; ClusterError if it takes long."""
+    def strike(self, tabs: int = 0) -> None:
+        """Kill one site's executor and wait until everything is whole again. tabs: so many readers of the page are there meanwhile.
+        Raises what the run raises; ClusterError if it takes long."""
         calm_from_s = time.monotonic()
         self._pass(self._random.uniform(0.5, 1.5) * self.setting.seconds_between)
         sites = self._working()
@@ -98,6 +108,7 @@ class Watched:
             kill = Kill(victim.site, "hang", killing.stop(processes))
         else:
             kill = Kill(victim.site, manner, killing.kill(processes))
+        kill.calm_from_s, kill.tabs = calm_from_s, tabs
         self.calm.append((calm_from_s, kill.at_s))
         self.kills.append(kill)
         try:
@@ -118,8 +129,8 @@ class Watched:
                 resumed = True
             progress = self.run.numbers()
             redundancy = progress.redundancy
-            noticed = noticed or redundancy < self.setting.replicas or any(e["kind"] == "site_lost" for e in self._events()[known:])
-            full = noticed and redundancy >= self.setting.replicas
+            noticed = noticed or redundancy < self.setting.redundancy or any(e["kind"] == "site_lost" for e in self._events()[known:])
+            full = noticed and redundancy >= self.setting.redundancy
             if full and kill.redundant_s is None:
                 kill.redundant_s = now_s - kill.at_s
             all_there = len(alive(progress.sites)) >= SITES + self.setting.spares
@@ -129,7 +140,7 @@ class Watched:
             if now_s > deadline:
                 raise ClusterError(
                     f"kill {len(self.kills)} (site {kill.site}, {kill.manner}): not whole again within {WHOLE_WITHIN_S:.0f} s: "
-                    f"redundancy {redundancy} of {self.setting.replicas}, {len(alive(progress.sites))} sites, noticed: {noticed}"
+                    f"redundancy {redundancy} of {self.setting.redundancy}, {len(alive(progress.sites))} sites, noticed: {noticed}"
                 )
 
     def _settled(self, since_s: float, now_s: float) -> bool:
@@ -169,14 +180,18 @@ def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> d
 
     failed = None
     with Engine(spark, sites=SITES, **setting.engine_options) as engine:
-        monitored = Monitored(example, setting.rate, time.time_ns() // 1000 + int(LEAD_S * 1e6), unordered=setting.unordered)
-        run = engine.start(monitored.dataflow())
+        begin_us = time.time_ns() // 1000 + int(LEAD_S * 1e6)
+        monitored = Monitored(example, setting.rate, begin_us, unordered=setting.unordered, sessions=not setting.closing)
+        run = engine.start(monitored.dataflow(), availability=setting.availability)
         watched = Watched(run, monitored, setting, say)
         try:
             say(f"Evenflow, {setting.rate:,} packets/s, nobody is killed")
             watched.warm()
+            url, _, token = engine.open_ui(0).url().partition("#token=") if setting.tabs else ("", "", "")
             for number in range(setting.kills):
-                watched.strike()
+                tabs = setting.tabs if number % 2 else 0
+                with readers_apart(url, token, tabs):
+                    watched.strike(tabs)
                 say(one_line(number + 1, watched))
             run.await_termination(TAIL_S)
         except EvenflowError as error:
@@ -187,6 +202,32 @@ def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> d
             run.stop()
     say("comparing the output row by row")
     return report(watched, monitored.compare(), failed)
+
+
+def protected(spark: Any, example: Any, setting: Setting, say: Say) -> dict[str, Any]:
+    """As `evenflow_failover`, between two runs with one replica: what the way of being available costs, and what it promises for that.
+
+    guarantee: the weakest that an output has. cpu_ratio: CPU of all sites over that with one replica, while nobody is killed. bytes_ratio:
+    the same of what goes over the loopback interface.
+    """
+    say("one replica, before")
+    before = evenflow_failover(spark, example, setting.plain, say)
+    ours = evenflow_failover(spark, example, setting, say)
+    say("one replica, after")
+    after = evenflow_failover(spark, example, setting.plain, say)
+
+    def ratio(name: str) -> float | None:
+        plain = before[name] + after[name]
+        return round(2 * ours[name] / plain, 3) if plain else None
+
+    return {**ours, "guarantee": promised(example, setting), "cpu_ratio": ratio("cores"), "bytes_ratio": ratio("bytes_per_s")}
+
+
+def promised(example: Any, setting: Setting) -> str:
+    """What the outputs have through failures, at least."""
+    planned = layout(Monitored(example, setting.rate, 0, sessions=not setting.closing).dataflow().network, sites=SITES)
+    modes = modes_of(planned, setting.availability or Mode.PAIRS, SITES, setting.replicas)
+    return str(min((given_to(planned, modes, sink) for sink in planned.sinks), key=list(Guarantee).index))
 
 
 def one_line(number: int, watched: Watched) -> str:
@@ -243,11 +284,13 @@ def report(watched: Watched, compared: Compared, failed: str | None) -> dict[str
         "redundancy_s": round(float(np.median(redundant)), 3) if redundant else None,
         "redundancy_s_max": round(max(redundant), 3) if redundant else None,
         "whole_s": round(float(np.median([kill.whole_s for kill in whole if kill.whole_s is not None])), 2) if whole else None,
-        "cores": round(watched.cores, 2),
+        "cores": round(watched.cores, 3),
+        "bytes_per_s": round(watched.bytes_per_s),
         "outputs_per_s": outputs_per_s(watched),
         "failed": failed,
         **in_the_first_second_and_later(watched, watched.monitored.traffic),
         "unordered": None if monitored.first_come is None else first_come(watched, monitored.first_come),
+        "tabs": looked_at(watched) if setting.tabs else None,
         "gap_ms_by_manner": {manner: [percentile_ms(seen, p) for p in (50, 95, 100)] for manner, seen in sorted(by_manner.items())},
         "each": [
             {
@@ -294,6 +337,26 @@ def first_come(watched: Watched, output: Output) -> dict[str, Any]:
     }
 
 
+def looked_at(watched: Watched) -> dict[str, Any]:
+    """What readers of the page change: the kills while they were there beside those, by turns, while nobody was."""
+    moments, ages = watched.monitored.ages()
+
+    def of(tabs: int) -> dict[str, Any]:
+        kills = [kill for kill in watched.kills if kill.tabs == tabs]
+        gaps = [gap_after(watched, kill).seconds for kill in kills]
+        first = [gap_after(watched, kill, FIRST_MOMENT_S).seconds for kill in kills]
+        calm = [(kill.calm_from_s, kill.at_s) for kill in kills]
+        return {
+            "readers": tabs,
+            "kills": len(kills),
+            **{f"gap_ms_{name}": percentile_ms(gaps, p) for name, p in (("p50", 50), ("max", 100))},
+            **{f"first_second_gap_ms_{name}": percentile_ms(first, p) for name, p in (("p50", 50), ("max", 100))},
+            "p99_ms_before": percentile_ms(within(moments, ages, calm), 99),
+        }
+
+    return {"with": of(watched.setting.tabs), "without": of(0)}
+
+
 def outputs_per_s(watched: Watched) -> float | None:
     """How often the query put something out while nobody was killed."""
     moments = watched.monitored.traffic.moments
@@ -307,7 +370,7 @@ def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, A
 
     spark = embedded_session(setting.master, sites_only=True)
     try:
-        ours = evenflow_failover(spark, example, setting, say)
+        ours = evenflow_failover(spark, example, setting, say) if setting.availability is None else protected(spark, example, setting, say)
     finally:
         stop_session(spark)
     theirs: dict[str, Any] = {"spark_gap_ms_p50": None, "spark_gap_ms_max": None}
@@ -328,6 +391,7 @@ def run(*, setting: Setting, example: Any, quick: bool, say: Say) -> dict[str, A
         "sites": SITES,
         "spares": setting.spares,
         "replicas": setting.replicas,
+        "availability": setting.availability,
         "hang_s": HANG_S if setting.hang else None,
         **ours,
         **theirs,

@@ -95,10 +95,10 @@ class Output:
 
 class Monitored:
     """One run's source, dataflow and output. example: the module of the demo's query. rate: packets/s; the first is due at begin_us.
-    unordered: the counts go first come, first served to a second sink, `first_come`, too."""
+    unordered: the counts go first come, first served to a second sink, `first_come`, too. sessions: the session monitor, too."""
 
-    def __init__(self, example: Any, rate: int, begin_us: int, *, unordered: bool = False) -> None:
-        self.example = example
+    def __init__(self, example: Any, rate: int, begin_us: int, *, unordered: bool = False, sessions: bool = True) -> None:
+        self.example, self.sessions = example, sessions
         self.source = ScheduledPackets(rate, begin_us)
         self.traffic, self.statistics = Output(), Output()
         self.first_come = Output() if unordered else None
@@ -115,6 +115,8 @@ class Monitored:
         counts.to(ef.sinks.callback(self.traffic), name="traffic")
         if self.first_come is not None:
             counts.to(ef.sinks.callback(self.first_come), unordered=True, name="first come")
+        if not self.sessions:
+            return flow
         # From here on as in the example, whose own `build` would put a second watermark on the packets.
         sessions = packets.where("proto = 6").key_by("src", "dst").process(self.example.SessionTracker()).name("sessions")
         recent = sessions.group_by("app", "src").rows(100, slide=10)

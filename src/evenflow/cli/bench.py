@@ -134,6 +134,10 @@ def failover(
     spark_kills: Annotated[int, typer.Option(help="Kills under Structured Streaming; 0 leaves it out.", min=0)] = 5,
     seed: Annotated[int, typer.Option(help="Of the moments and the sites.")] = 1,
     unordered: FirstCome = False,
+    availability: Annotated[
+        str | None, typer.Option(help="pairs, passive, upstream or amnesia for all boxes; what it costs over one replica is measured, too.")
+    ] = None,
+    tabs: Annotated[int, typer.Option(help="So many readers of the engine's page at every other kill: what they change.", min=0)] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Three kills and one under Structured Streaming: a smoke test.")] = False,
     out: Out = None,
     json: Json = False,
@@ -153,7 +157,7 @@ def failover(
     setting = Setting(
         kills=min(kills, 3) if quick else kills, rate=rate, linger_ms=linger, seconds_between=seconds_between, hang=hang,
         spares=0 if no_spare else 1, replicas=replicas, spark_kills=min(spark_kills, 1) if quick else spark_kills,
-        calm_s=5.0 if quick else 20.0, seed=seed, unordered=unordered,
+        calm_s=5.0 if quick else 20.0, seed=seed, unordered=unordered, tabs=tabs, availability=availability,
     )  # fmt: skip
     measured = run(setting=setting, example=load_module(example_path()), quick=quick, say=output.say)
     code = _finish({**measured, "seed": seed}, context, out, output)
