@@ -72,6 +72,6 @@ def at_least(given: Guarantee | None, wanted: Guarantee) -> bool:
     return given is not None and order.index(given) >= order.index(wanted)
 
 
-def cheapest(of: OperatorClass, wanted: Guarantee, among: tuple[Mode, ...] = CHEAPEST_FIRST) -> Mode | None:
+def cheapest(of: OperatorClass, wanted: Guarantee) -> Mode | None:
     """The mode that costs least of those in which a box of the class can promise so much; None if there is none."""
-    return next((mode for mode in CHEAPEST_FIRST if mode in among and at_least(GIVES[of][mode], wanted)), None)
+    return next((mode for mode in CHEAPEST_FIRST if at_least(GIVES[of][mode], wanted)), None)
