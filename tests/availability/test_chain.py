@@ -314,6 +314,30 @@ def test_a_leg_that_is_lost_is_replaced_at_once() -> None:
     assert subscription.joined(0, 10) == [Follow(0, "heads", 0)], "it comes back as the second"
 
 
+def test_what_has_passed_without_rows_counts_when_all_before_it_is_delivered() -> None:
+    subscription = two()
+    one, two_ = chain_of(1, 4)
+    assert subscription.through == 0 and subscription.passed(1, 4, 9) == []
+    subscription.told(0, one, "rows", 0)
+    assert subscription.through == 1, "who says that has had rows in epoch 4"
+    assert subscription.passed(0, 1, 3) == [] and subscription.through == 3
+    subscription.told(0, two_, "rows", 0)
+    assert subscription.through == 9
+    subscription.lost(1, 0)
+    assert subscription.through == 9, "it was so, whoever said it"
+
+
+def test_rows_in_an_epoch_that_another_region_has_passed_are_a_contradiction() -> None:
+    (link,) = chain_of(5)
+    passed, shown = two(), two()
+    passed.passed(1, 0, 7)
+    with pytest.raises(RegionsDisagree, match=r"epoch 5.*far.*no rows in it, and near"):
+        passed.told(0, link, "rows", 0)
+    shown.told(0, link, None, 0)
+    with pytest.raises(RegionsDisagree, match="epoch 5"):
+        shown.passed(1, 0, 7)
+
+
 def test_rows_that_no_region_keeps_are_an_error_and_nothing_is_skipped() -> None:
     subscription = two(after=3)
     assert subscription.missing(0, 40, 0) == [Follow(1, "rows", 3)]

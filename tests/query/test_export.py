@@ -127,6 +127,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "discard": {},
     "delta": {"path": "d"},
     "iceberg": {"table": "a.b"},
+    "group": {"urls": ["localhost:1"], "group": "g", "sink": "out", "schema": "n bigint"},
 }
 OF_SINKS: dict[str, dict[str, Any]] = {
     "memory": {"name": "m"},

@@ -41,10 +41,11 @@ def every_source(path: Path) -> list[sources.Source]:
         sources.spark(Frame(("a", "long"))),
         sources.memory([[BATCH], [BATCH, BATCH]], ended=False),
         sources.nexmark("person", 100, events=9, seed=2, event_rate=50, disorder=4, start_us=7, partitions=3),
+        sources.group(["localhost:1", "localhost:2?listens=1"], "g", "out", BATCH.schema, after=5, race=True, secret_file="/s"),
     ]
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(8))
 def test_a_description_survives_json_and_pickle(tmp_path: Path, number: int) -> None:
     source = every_source(tmp_path)[number]
     assert sources.from_json(json.loads(json.dumps(source.to_json()))) == source

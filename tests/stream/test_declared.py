@@ -45,7 +45,7 @@ MADE: dict[type[Any], Any] = {
             ef.sources.tcp_lines("here", 1, SCHEMA), ef.sources.table("file.db", "t", SCHEMA, "id"), SparkSource(SCHEMA, False),
             ef.sources.ReplaySource(("/a.csv",), "csv", SCHEMA, "id", None),
             ef.sources.KafkaSource("here:1", "topic", SCHEMA, "json", ((0, 0),)), ef.sources.DeltaSource("/t", SCHEMA, 0),
-            ef.sources.IcebergSource("a.b", "default", SCHEMA, 0, 0),
+            ef.sources.IcebergSource("a.b", "default", SCHEMA, 0, 0), ef.sources.group("here:1", "g", "out", SCHEMA, tls_ca="ca.pem"),
             ef.sinks.callback(print), ef.sinks.console(), ef.sinks.delta("/t"), ef.sinks.iceberg("a.b"),
             ef.sinks.kafka("here:1", "topic"), ef.sinks.memory(), ef.sinks.parquet("/out"),
             ef.sinks.table("file.db", "t"), ef.sinks.stream(9_000), ef.sinks.shared_parquet("/out"),
@@ -113,6 +113,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "memory": {"batches": ROWS}, "callback": {"function": print}, "parquet": {"path": "/out"},
     "shared_parquet": {"path": "/out"},
     "delta": {"path": "/out"}, "iceberg": {"table": "a.b"},
+    "group": {"urls": "localhost:1", "group": "g", "sink": "out", "schema": SCHEMA},
     "spark": {"dataframe": None}, "stream": {"port": 9_000},
 }  # fmt: skip
 """Arguments that have no default, by function."""

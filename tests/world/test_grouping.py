@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,10 @@ import pytest
 import evenflow as ef
 from evenflow.errors import OptionError, QueryError
 from evenflow.query.planner import layout
-from evenflow.world.grouping import as_region, check_region, group
+from evenflow.site.options import FlowOptions
+from evenflow.world.grouping import as_region, asked, check_region, group
+from evenflow.world.spark.driver.options import EngineOptions
+from evenflow.world.spark.driver.program import pack
 
 BEGIN = "2026-11-23T08:00:00Z"
 
@@ -52,6 +56,28 @@ def test_a_begin_without_a_zone_or_sense_is_refused(begin: Any) -> None:
         group("traffic", begin)
 
 
+PART_OF_A_GROUP: list[tuple[dict[str, Any], str]] = [
+    ({"group": "g"}, "group_begin is missing"), ({"group_begin": BEGIN}, "group is missing"), ({"group_place": 1}, "group is missing"),
+    ({"group_peers": ["localhost:1"]}, "group is missing"), ({"group_ca": "ca.pem"}, "group is missing"),
+    ({"group": "g", "group_begin": BEGIN, "group_sites": 0}, "sites is 0"),
+    ({"group": "g", "group_begin": BEGIN, "group_place": "1"}, "place is '1'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "why"), PART_OF_A_GROUP)
+def test_what_is_asked_of_a_group_is_whole_or_refused(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(OptionError, match=why):
+        asked(given)
+
+
+def test_what_is_asked_of_a_group_is_the_group_that_a_program_says() -> None:
+    assert asked({}) is asked({"group": None, "group_place": 0, "group_peers": []}) is None
+    given = {"group": "g", "group_begin": BEGIN, "group_sites": 4, "group_place": 2, "group_peers": ["localhost:1"]}
+    assert asked(given) == group("g", BEGIN, 4, 2, peers=["localhost:1"])
+    with pytest.raises(OptionError, match="--group_begin is missing"):
+        asked({"group": "g"}, lambda option: f"--{option}")
+
+
 @pytest.mark.parametrize(("name", "sites"), [("a b", None), ("", None), ("x", 0), ("x", True), ("x", "4")])
 def test_names_and_numbers_of_sites_are_checked(name: str, sites: Any) -> None:
     with pytest.raises(OptionError):
@@ -81,3 +107,17 @@ def test_what_a_region_would_decide_by_itself_is_refused(other: dict[str, Any], 
     check_region(group("traffic", BEGIN), **PLAIN)
     with pytest.raises(OptionError, match=why):
         check_region(group("traffic", BEGIN), **{**PLAIN, **other})
+
+
+def test_sites_know_which_sinks_want_marks() -> None:
+    """A site has no sink: what it asks of one must have come along."""
+    for sink, marked in ((ef.sinks.stream(4001), True), (ef.sinks.memory(), False)):
+        sent, _ = pickle.loads(pack(planned(sink=sink), FlowOptions()))
+        assert (sent.sinks["out"].where, sent.sinks["out"].marked) == ("driver", marked)
+
+
+@pytest.mark.parametrize("way", ["hedge", "race"])
+def test_ways_of_feeding_that_are_not_there_are_refused_with_what_masks_stalls(way: str) -> None:
+    with pytest.raises(OptionError, match=f"feeding='{way}' is not there.*replicas=3"):
+        EngineOptions(feeding=way)
+    assert EngineOptions(feeding="own") == EngineOptions()

@@ -26,11 +26,12 @@ from evenflow.errors import (
 from evenflow.kernels.digest import set_of_rows
 from evenflow.sinks import stream
 from evenflow.sinks.stream import SECRET_VARIABLE
+from evenflow.stream.region_url import place_of
 from evenflow.world.spark.net.framing import CONTROL, ROWS
 from evenflow.world.spark.net.handshake import dial
 from evenflow.world.spark.regions import serving
 from evenflow.world.spark.regions.serving import Served, StreamServer, StreamWriter
-from evenflow.world.spark.regions.subscriber import Subscriber, place_of
+from evenflow.world.spark.regions.subscriber import Subscriber
 from evenflow.world.spark.regions.words import epoch_in, epoch_pieces, schema_text, secret_of
 
 SECRET = "a secret of sixteen or more"

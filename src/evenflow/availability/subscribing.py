@@ -62,13 +62,15 @@ Action = Follow | Want | Deliver | End
 @dataclass(slots=True)
 class Leg:
     """name: for messages. up: it is connected and of the right group. brings: what it was asked for. floor: it cannot go on for who has
-    less. ended: the last epoch with rows, when no more come. since_us: when it came or went."""
+    less. ended: the last epoch with rows, when no more come. passed: an epoch with rows, and one up to which none followed on it. since_us:
+    when it came or went."""
 
     name: str
     up: bool = False
     brings: Brings = "heads"
     floor: int = 0
     ended: int | None = None
+    passed: tuple[int, int] = (0, 0)
     since_us: int = 0
 
 
@@ -147,6 +149,7 @@ class Subscription:
             self._came(leg, link, now_us)
             return []
         self._compare(leg, link)
+        self._compare_passed(link.epoch, leg)
         seen = self._seen.get(link.epoch)
         if seen is None and link.prev > self.chain.delivered and len(self._seen) >= AHEAD_MOST:
             return []  # A head of what is far ahead. A leg brings rows in order, so rows of the next epoch are always taken.
@@ -172,6 +175,22 @@ class Subscription:
         found = self._replace_rows() if leg == self._rows else []
         self._note_without(now_us)
         return found
+
+    def passed(self, leg: int, last: int, through: int) -> list[Action]:
+        """A leg has shown `last`, and has no epoch with rows behind it up to `through`. Raises RegionsDisagree."""
+        state = self.legs[leg]
+        if not state.up or through <= state.passed[1]:
+            return []
+        state.passed = (last, through)
+        for epoch in [*([self.chain.delivered] if self.chain.known else []), *self._order]:
+            self._compare_passed(epoch, leg)
+        return []
+
+    @property
+    def through(self) -> int:
+        """The last epoch up to which all rows have been delivered. Never falls; needs legs that say what they have passed."""
+        done = self.chain.delivered
+        return max([done, *(through for last, through in (leg.passed for leg in self.legs) if last <= done)])
 
     def ended(self, leg: int, last: int) -> list[Action]:
         """A leg has no epoch with rows behind `last`, and never will. Raises RegionsDisagree."""
@@ -276,6 +295,13 @@ class Subscription:
                 self.chain.sink, max(link.epoch, other.link.epoch), name, f"and {first} do not have rows in the same epochs "
                 f"({other.link.prev} to {other.link.epoch} there, {link.prev} to {link.epoch} here)"
             )  # fmt: skip
+
+    def _compare_passed(self, epoch: int, leg: int) -> None:
+        """Nobody has passed an epoch with rows without showing it. Raises RegionsDisagree."""
+        for other in self.legs:
+            last, through = other.passed
+            if last < epoch <= through:
+                raise RegionsDisagree(self.chain.sink, epoch, other.name, f"has no rows in it, and {self.legs[leg].name} has some")
 
     def _neighbours(self, link: Link) -> Iterator[Seen]:
         """Epochs that were shown and that this link denies, or that deny this one."""

@@ -52,6 +52,12 @@ def set_of_rows(batch: pa.RecordBatch) -> int:
     return int(np.add.reduce(_whole_rows(batch))) if batch.num_rows else 0
 
 
+def in_one_order(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows in an order that follows from their values alone: that of their hashes. Rows with equal hashes are equal (as for
+    `set_of_rows`)."""
+    return batch.take(pa.array(np.argsort(_whole_rows(batch), kind="stable"))) if batch.num_rows > 1 else batch
+
+
 def _whole_rows(batch: pa.RecordBatch) -> Hashes:
     """uint64 (n,): a hash of all columns, by their place."""
     names = [str(at) for at in range(batch.num_columns)]

@@ -87,6 +87,7 @@ class Sink(ABC):
     at_least_once: the sink cannot remember an epoch, so one may be seen twice after a failure; the plan's text says so.
     takes_portions: rows may come first come, first served (`Writer.write_portion`).
     compares: regions of a group can write to it (`open_for_group`).
+    marked: its readers want to know up to which epoch no rows have come, too.
     """
 
     kind: ClassVar[str]
@@ -94,6 +95,7 @@ class Sink(ABC):
     at_least_once: ClassVar[bool] = False
     takes_portions: ClassVar[bool] = False
     compares: ClassVar[bool] = False
+    marked: ClassVar[bool] = False
     retries: int = 5
     backoff_ms: int = 100
 

@@ -12,8 +12,8 @@ from typing import ClassVar, Final
 from evenflow.errors import OptionError, SinkError
 from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
 from evenflow.stream.declared import Declared, May, number, optional, text, whole
+from evenflow.stream.region_url import LOOPBACK
 
-LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 SECRET_VARIABLE: Final = "EVENFLOW_STREAM_SECRET"
 
 
@@ -23,6 +23,7 @@ class StreamSink(Declared, Sink):
 
     kind: ClassVar[str] = "stream"
     where: ClassVar[Where] = "driver"
+    marked: ClassVar[bool] = True
     port: int
     host: str = "127.0.0.1"
     secret_file: str | None = None

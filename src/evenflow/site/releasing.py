@@ -22,6 +22,9 @@ from evenflow.site.outcome import Outcome
 
 OPENED_MAX: Final = 4096
 """Epochs of which it is remembered when their first row came, until a step has stored them: most have no rows."""
+MARK_US: Final = 50_000
+"""Of a sink whose readers want to know up to where no rows have come, an empty epoch is released so often, by the epochs' stamps (E10):
+what waits for it downstream waits so much longer at most."""
 
 
 class Releasing:
@@ -34,6 +37,7 @@ class Releasing:
         self._bytes: dict[tuple[int, int], int] = {}
         self._opened: dict[int, dict[int, int]] = {}
         self._closed: list[Release] = []
+        self._marked_us: dict[int, int] = {}
 
     @property
     def frame_bytes(self) -> int:
@@ -67,8 +71,8 @@ class Releasing:
         return all(c.segment.sink is None or self.through(c.segment.id) >= c.hosted.done for c in cohorts)
 
     def finish(self, cohort: Cohort, outcome: Outcome) -> None:
-        """An epoch of a cohort is done, and may be for a sink. An empty one needs none unless it is the last; those of a copied cohort
-        wait.
+        """An epoch of a cohort is done, and may be for a sink. An empty one needs none unless it is the last, or a mark; those of a copied
+        cohort wait.
         """
         if cohort.hosted.ends:
             self._end(cohort, outcome)
@@ -81,12 +85,23 @@ class Releasing:
         if epoch <= committed:
             return  # Another replica was faster.
         reads = self._part.layout.sinks[sink].where == "spark"  # Its numbers must be the same at every replica, empty epochs included.
-        if batch.num_rows == 0 and not last and committed >= epoch - 1 and not reads:
+        mark = self._marks(segment, sink, outcome)
+        if batch.num_rows == 0 and not last and committed >= epoch - 1 and not (reads or mark):
             self.committed[segment] = epoch
             return
         if cohort.segment.unordered:
             batch = batch.slice(0, 0)  # They have been passed on as they came.
         self.pass_on(cohort, Release(segment, sink, epoch, batch, outcome.opened, last))
+
+    def _marks(self, segment: int, sink: str, outcome: Outcome) -> bool:
+        """Whether this epoch, if it has no rows, is a mark for readers downstream. Only epochs of all regions are."""
+        part, stamp_us = self._part, outcome.tick.stamp
+        if not (part.by_content and part.layout.sinks[sink].marked):
+            return False
+        due = stamp_us - self._marked_us.get(segment, 0) >= MARK_US
+        if due:
+            self._marked_us[segment] = stamp_us
+        return due
 
     def pass_on(self, cohort: Cohort, release: Release) -> None:
         """A cohort has this for a sink: that of a copied one waits."""

@@ -21,6 +21,7 @@ from evenflow.sources.description import description_from_json, schema_from_json
 from evenflow.sources.dropped import dropped
 from evenflow.sources.files import Format
 from evenflow.sources.generator import GeneratorSource
+from evenflow.sources.group import GroupSource
 from evenflow.sources.iceberg import NAME, IcebergSource, table_of
 from evenflow.sources.kafka import TEXT, KafkaSource, MessageFormat
 from evenflow.sources.kafka_client import as_options
@@ -44,8 +45,8 @@ from evenflow.stream.schema import as_schema
 KINDS: Final[Mapping[str, type[Source]]] = {
     s.kind: s
     for s in (
-        DeltaSource, GeneratorSource, IcebergSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource, SparkSource,
-        TableSource, TcpSource,
+        DeltaSource, GeneratorSource, GroupSource, IcebergSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource,
+        SparkSource, TableSource, TcpSource,
     )
 }  # fmt: skip
 
@@ -161,6 +162,33 @@ def tcp_lines(
             raise QueryError(f"tcp source {host}:{port}: give schema= for lines of {format}")
         schema = pa.schema([("line", pa.string())])
     return TcpSource(host, port, files.plain_schema(as_schema(schema)), format, listen, bad_lines, on_close)
+
+
+def group(
+    urls: Sequence[str] | str,
+    group: str,
+    sink: str,
+    schema: Schema,
+    *,
+    after: int = 0,
+    race: bool = False,
+    secret_file: str | None = None,
+    tls_ca: str | None = None,
+    patience_s: float = 300.0,
+) -> GroupSource:
+    """What the regions of a group have made, read from whichever is there: each epoch of a stream sink once, in order.
+
+    urls: "host:port" of each region's `ef.sinks.stream`, as the sites reach it, the nearest first, as a list or as text with commas.
+    group, sink: the names that the regions have. schema: the sink's columns, those that are wanted; `group_position`, a row's place, and
+    `group_time`, when its upstream epoch ended, come behind. after: begin behind this epoch; 0: with the first. race, tls_ca: as for
+    `ef.subscribe`. secret_file: at every site; None: the sites' environment variable EVENFLOW_STREAM_SECRET. patience_s: for how long no
+    region may be there.
+
+    Cut by content, its epochs are the upstream ones if the width and the begin are the same; then every replica and every region reads for
+    itself, and all read the same. Raises OptionError, and QueryError for a changelog.
+    """
+    given: Any = [url.strip() for url in urls.split(",")] if isinstance(urls, str) else urls
+    return GroupSource(given, group, sink, files.plain_schema(as_schema(schema)), after, race, secret_file, tls_ca, patience_s)
 
 
 def kafka(
@@ -316,9 +344,9 @@ def from_json(data: Mapping[str, Any]) -> Source:
 
 
 __all__ = [
-    "DeltaSource", "GeneratorSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource",
+    "DeltaSource", "GeneratorSource", "GroupSource", "IcebergSource", "KafkaSource", "MemorySource", "NexmarkSource",
     "PacketsSource", "Reader",
     "ReplaySource", "Source", "SparkSource", "TableSource", "TcpSource",
-    "delta", "dropped", "from_json", "generator", "iceberg", "kafka", "memory",
+    "delta", "dropped", "from_json", "generator", "group", "iceberg", "kafka", "memory",
     "nexmark", "packets", "pcap", "replay", "schema_from_json", "schema_to_json", "spark", "table", "tcp_lines",
 ]  # fmt: skip

@@ -40,6 +40,8 @@ class CutReader(Reader):
         self._reader = source.source.open(partition, of)
         self._reader.heed_pulses()
         self._running = Running(source.grid(partition), source.ahead)
+        if source.after and source.by == "time":
+            self._reader.forgo(self._running.grid.first(source.after + 1))
         self._at = self._owed = 0
         self.ended = self._reader.ended
         self.complete = WHOLE if self.ended else 0
@@ -117,6 +119,9 @@ class CutReader(Reader):
 
     def meet(self, names: Sequence[str]) -> None:
         self._reader.meet(names)
+
+    def reach(self, way: Any) -> None:
+        self._reader.reach(way)
 
     def behind(self) -> tuple[str, int] | None:
         return self._reader.behind()

@@ -95,6 +95,9 @@ class DroppedReader(Reader):
         values = batch.column(column).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
         return self._described.classes.of(values).astype(np.int64)
 
+    def reach(self, way: Any) -> None:
+        self._inner.reach(way)
+
     def fileno(self) -> int | None:
         return self._inner.fileno()
 

@@ -93,6 +93,16 @@ class Reader(ABC):
         first `read`, of a source that is cut by content."""
         return
 
+    def reach(self, way: Any) -> None:
+        """Of a source that reads what other engines have made: how these are reached, which is a world's business. Called before the first
+        `read`."""
+        return
+
+    def forgo(self, before: int) -> None:
+        """Rows whose log times are smaller than this are not wanted, and need not be given. Called before the first `read`, of a source
+        that is cut by time."""
+        return
+
     def fileno(self) -> int | None:
         """A file descriptor that becomes readable when rows may be there, or None."""
         return None

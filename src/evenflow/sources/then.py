@@ -55,6 +55,7 @@ class ChainReader(Reader):
         self._reader: Reader | None = None
         self._at, self._expected = 0, 0
         self._came: tuple[str, ...] = ()
+        self._way: Any = None
         self._in_second = first is None
         self.ended = first is None and second is None
 
@@ -64,6 +65,9 @@ class ChainReader(Reader):
 
     def expect(self, through: int) -> None:
         self._expected = through
+
+    def reach(self, way: Any) -> None:
+        self._way = way
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         while not self.ended:
@@ -86,6 +90,7 @@ class ChainReader(Reader):
             inside = (self._expected > SECOND) == self._in_second
             through = self._expected - SECOND * self._in_second if inside else 0
             self._reader = place(described.open(self._partition, of), self._at, through)
+            self._reader.reach(self._way)
             if self._in_second and self._came:
                 self._reader.meet(self._came)
         return self._reader

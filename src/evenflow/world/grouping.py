@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -12,11 +12,15 @@ from evenflow.availability.group import NAME, Group, Region, Shape
 from evenflow.errors import LocationError, OptionError, QueryError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import structure, structure_digest
-from evenflow.sinks.stream import LOOPBACK
 from evenflow.sources.cut import CutSource, cut_of
+from evenflow.stream.region_url import LOOPBACK
 
 ONE_EACH: Final = frozenset(("callback", "console", "discard", "memory", "stream"))
 """Kinds of sinks of which each region has its own."""
+ASKED: Final = ("group", "group_begin", "group_sites", "group_place", "group_peers", "group_ca")
+"""What options and requests call what they say of a group."""
+FIRST: Final = ("group_place", 0)
+"""What is so where nobody says anything."""
 ONLY: Final = ""
 """Of peers: those of the only stream sink."""
 OF_A_PLACE: Final = frozenset(("stage", "commit"))
@@ -81,6 +85,29 @@ def _peers(name: str, given: Any, tls_ca: str | None) -> tuple[tuple[str, tuple[
     if far and tls_ca is None:
         raise OptionError(f"group {name}: {far[0]} is on another machine, so it needs tls_ca, the authority of the regions' certificates")
     return made
+
+
+def asked(given: Mapping[str, Any], spelled: Callable[[str], str] = str) -> InGroup | None:
+    """The group of which a run is to be a region, as options and requests describe it; None if they say nothing of one.
+
+    given: `group` (its name), `group_begin`, `group_sites`, `group_place`, `group_peers` (as for `peers_in`) and `group_ca`, where they are
+    said. spelled: what whoever asks calls them. Raises OptionError for some without the others, and what `group` raises.
+    """
+    told = {name: given.get(name) for name in ASKED}
+    said = {name: value for name, value in told.items() if value is not None and value not in ((), []) and (name, value) != FIRST}
+    if not said:
+        return None
+    lacking = next((name for name in ASKED[:2] if name not in said), None)
+    if lacking is not None:
+        raise OptionError(
+            f"{spelled(next(iter(said)))} is of a region: give {spelled('group')} and {spelled('group_begin')}, which are the same for all "
+            f"regions; {spelled(lacking)} is missing"
+        )
+    ca, peers = said.get("group_ca"), [str(url) for url in said.get("group_peers") or ()]
+    return group(
+        str(said["group"]), str(said["group_begin"]), said.get("group_sites"), said.get("group_place", 0), peers=peers_in(peers),
+        tls_ca=None if ca is None else str(ca),
+    )  # fmt: skip
 
 
 def peers_in(given: Sequence[str]) -> list[str] | dict[str, list[str]]:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 FILES: Final = ("parquet", "csv", "tsv", "json", "arrow")
 SOURCES: Final[dict[str, Callable[..., Any]]] = {
-    "delta": sources.delta, "generator": sources.generator, "iceberg": sources.iceberg, "kafka": sources.kafka, "nexmark": sources.nexmark,
-    "packets": sources.packets, "pcap": sources.pcap,
+    "delta": sources.delta, "generator": sources.generator, "group": sources.group, "iceberg": sources.iceberg, "kafka": sources.kafka,
+    "nexmark": sources.nexmark, "packets": sources.packets, "pcap": sources.pcap,
     "table": sources.table, "tcp_lines": sources.tcp_lines, **dict.fromkeys(FILES, sources.replay),
 }  # fmt: skip
 SINKS: Final[dict[str, Callable[..., Any]]] = {
@@ -92,7 +92,7 @@ def source_of(flow: Dataflow, name: str, options: Options, columns: Sequence[exp
         more["format"] = options.format
         options.values.setdefault("speed", None)
     if columns:
-        if options.format not in (*FILES, "kafka", "table", "tcp_lines"):
+        if options.format not in (*FILES, "group", "kafka", "table", "tcp_lines"):
             options.script.fail(options.tree, f"the source {options.format} has columns of its own; leave out the list")
         with options.script.at(options.tree):
             more["schema"] = parse_ddl(", ".join(to_sql(column) for column in columns))

@@ -156,6 +156,7 @@ class SimOutlet:
     def _through(self, release: Release) -> None:
         self.world.driver.store(release)
         self.world.driver.soon(lambda: self.world.driver.say_committed(self.segment, release.epoch))
+        self._mark(release.epoch)
         if release.last:
             self.ended = True
             if self.finished is not None:
@@ -164,6 +165,16 @@ class SimOutlet:
                     self.finished.begin_behind(self.withheld.prev)
                 self.finished.ended = says
                 self.region.pump(self.name)
+
+    def _mark(self, epoch: int) -> None:
+        """All epochs up to this one are through: news for readers that want to know it, unless it is not believed yet."""
+        if self.finished is None or not (self.withheld.gate.over and self.withheld.known):
+            return
+        if not self._fed:
+            self.finished.begin_behind(self.withheld.prev)
+            self._fed = True
+        self.finished.skip(epoch)
+        self.region.pump(self.name)
 
     # ------------------------------------------------------------ shared sinks
 
@@ -375,10 +386,10 @@ class SimRegions:
 
     def __init__(
         self, plan: Callable[[int], Layout], wanted: InGroup, given: list[Given], *, seed: int = 0, shared: Mapping[str, bool] = {},
-        takes_us: tuple[int, int] = (500, 5_000),
+        takes_us: tuple[int, int] = (500, 5_000), clock: VirtualClock | None = None,
     ) -> None:  # fmt: skip
-        """shared: by name, whether it has an owner (`SimShared`)."""
-        self.clock = VirtualClock(BEGIN_US)
+        """shared: by name, whether it has an owner (`SimShared`). clock: of another group, which this one reads."""
+        self.clock = VirtualClock(BEGIN_US) if clock is None else clock
         self.random = Random(f"regions of seed {seed}")
         self._plan, self._wanted = plan, wanted
         self.shared = {name: SimShared(name, self.clock, self.random, takes_us, owned=owned) for name, owned in shared.items()}

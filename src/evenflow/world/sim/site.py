@@ -259,6 +259,7 @@ class SimSite:
             self.pushed.open(action, name, source.schema)
             return
         reader = place(source.open(action.partition, segment.partitions), action.rows, action.through)
+        reader.reach(world.way)
         if came := self.part.view.plan.came(action.segment):
             reader.meet(came)
         self.readers[action.segment, action.partition] = reader

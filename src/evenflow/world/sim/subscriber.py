@@ -15,6 +15,8 @@ from evenflow.availability.finished import Finished
 from evenflow.availability.group import differs
 from evenflow.availability.subscribing import Action, Deliver, End, Follow, Subscription, Want
 from evenflow.errors import EvenflowError
+from evenflow.kernels.digest import in_one_order
+from evenflow.sources.group import Begin, GroupSource
 from evenflow.world.sim.regions import SimOutlet, SimRegion, SimRegions
 
 AGAIN_US: Final = 50_000
@@ -26,7 +28,8 @@ SEEN_US: Final = 30_000
 @dataclass(eq=False)
 class SimLeg:
     """The way to one region. delay_us: one way. outlet: of the region's life that it leads to, None: it leads nowhere. cursor: the last
-    epoch that was sent, None: nothing is asked for. slow_us: so much longer it takes for now."""
+    epoch that was sent, None: nothing is asked for. passed: up to which epoch without rows it was told. slow_us: so much longer it takes
+    for now."""
 
     region: SimRegion
     delay_us: int
@@ -35,6 +38,7 @@ class SimLeg:
     brings: str = "heads"
     connection: int = 0
     up_us: int | None = None
+    passed: int = 0
     busy_until_us: int = 0
     slow_us: int = 0
 
@@ -55,13 +59,15 @@ class SimLeg:
 
 @dataclass(eq=False)
 class SimSubscriber:
-    """sink: which it reads. got: what it has delivered, (link, rows). told: each link that a leg has shown. over: all is delivered. error:
-    why it has stopped."""
+    """sink: which it reads. after: behind which epoch it begins. marks: regions say, too, up to which epoch nothing has come. got: what it
+    has delivered, (link, rows). told: each link that a leg has shown. over: all is delivered. error: why it has stopped."""
 
     group: SimRegions
     sink: str
     delays_us: list[int]
     race: bool = False
+    after: int = 0
+    marks: bool = False
     got: list[tuple[Link, pa.RecordBatch]] = field(default_factory=list)
     told: dict[int, set[Link]] = field(default_factory=dict)
     over: bool = False
@@ -71,12 +77,18 @@ class SimSubscriber:
         regions = self.group.regions
         self.legs = [SimLeg(region, delay) for region, delay in zip(regions, self.delays_us, strict=True)]
         now_us = self.group.clock.now_us
-        self.subscription = Subscription.of(self.sink, [r.name for r in regions], 0, now_us, race=self.race, patience_us=10**12)
+        self.subscription = Subscription.of(self.sink, [r.name for r in regions], self.after, now_us, race=self.race, patience_us=10**12)
         self._facts: dict[str, Any] | None = None
         self._due_us: int | None = None
         self.group.readers.append(self)
         for at in range(len(self.legs)):
             self._dial(at)
+
+    def stop(self) -> None:
+        """Nobody reads it any more."""
+        self.over = True
+        if self in self.group.readers:
+            self.group.readers.remove(self)
 
     # ------------------------------------------------------------ legs
 
@@ -125,7 +137,7 @@ class SimSubscriber:
                 if found is not None:
                     self._say(action.leg, lambda: self._told(action.leg, found.link, found.rows))
                 return
-            leg.cursor, leg.brings = action.after, action.brings
+            leg.cursor, leg.brings, leg.passed = action.after, action.brings, 0
             self.pump(action.leg)
 
         self._later(leg.delay_us + leg.slow_us, heard)
@@ -141,6 +153,9 @@ class SimSubscriber:
                 return
             found = finished.after(leg.cursor)
             if found is None:
+                if self.marks and finished.passed > max(leg.passed, finished.last):
+                    leg.passed, last = finished.passed, finished.last
+                    self._say(at, lambda last=last, through=leg.passed: self.subscription.passed(at, last, through))  # type: ignore[misc]
                 if finished.ended:
                     leg.cursor, last = None, finished.last
                     self._say(at, lambda last=last: self.subscription.ended(at, last))  # type: ignore[misc]
@@ -192,6 +207,38 @@ class SimSubscriber:
     def _tick(self) -> None:
         self._due_us = None
         self._carry(lambda: self.subscription.tick(self.group.clock.now_us))
+
+
+class SimUpstream:
+    """What the regions of a group have made, as the source of another group's dataflow (`sources.group.Upstream`)."""
+
+    def __init__(self, group: SimRegions, source: GroupSource, begin: Begin, delays_us: list[int]) -> None:
+        self.facts = group.planned(0, 1)[1].group.facts()
+        self.reader = SimSubscriber(group, source.sink, delays_us, source.race, begin(self.facts), marks=True)
+        self._taken = 0
+
+    @property
+    def through(self) -> int:
+        reader = self.reader
+        if self._taken == len(reader.got):
+            return reader.subscription.through
+        return reader.got[self._taken - 1][0].epoch if self._taken else reader.after
+
+    @property
+    def ended(self) -> bool:
+        return self.reader.over and self._taken == len(self.reader.got)
+
+    def take(self, wait_s: float) -> tuple[int, pa.RecordBatch] | None:
+        if self._taken == len(self.reader.got):
+            if self.reader.error is not None:
+                raise self.reader.error
+            return None
+        link, rows = self.reader.got[self._taken]
+        self._taken += 1
+        return link.epoch, in_one_order(rows)
+
+    def close(self) -> None:
+        self.reader.stop()
 
 
 class SimEar:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -88,8 +88,10 @@ class SimWorld:
 
     placed: what `first_plan` was told. It is one generation of a run. lasting: what outlives it; its own, if none is given. ahead_us: of
     the wall clock of its machines. beginning: where it goes on; `plan` is the last of its plans then. lost: everything of it is gone, or
-    its driver is.
+    its driver is. way: how sources reach other engines (`Reader.reach`).
     """
+
+    way: Any = None
 
     def __init__(
         self,

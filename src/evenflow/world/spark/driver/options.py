@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from evenflow.availability.mode import Mode
 from evenflow.coordinator.recovery import PATIENCE_MS
+from evenflow.errors import OptionError
 from evenflow.policy.catalogue import described
 from evenflow.policy.proposal import Parameters
 from evenflow.policy.scaling import Times
@@ -18,6 +19,8 @@ from evenflow.stream.declared import Declared, May, Unfit, a, number, one_of, op
 from evenflow.world.spark.driver.network import check_tls, port_range
 
 DEFAULT: Final = FlowOptions()
+RACING: Final = ("hedge", "race")
+"""Ways of feeding that have a name, and are not there."""
 
 
 def site_range() -> May:
@@ -61,6 +64,7 @@ class EngineOptions(Declared):
     autoscale: the fewest and the most sites that there shall be, and how many of them follows what is offered; None: as many as there are.
     autoscale_times: when sites come and go (see `evenflow.policy.scaling`), None: its own.
     availability: of dataflows that do not say another one when they start, see `evenflow.availability.mode`.
+    feeding: who feeds a replica, "own": the one of its rank, and another one when that is lost. Other ways are refused (decision 180).
     """
 
     linger_ms: float = DEFAULT.linger_ms
@@ -99,6 +103,7 @@ class EngineOptions(Declared):
     autoscale: tuple[int, int] | None = None
     autoscale_times: Times | None = None
     availability: str = "pairs"
+    feeding: str = "own"
 
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
@@ -108,13 +113,19 @@ class EngineOptions(Declared):
         "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),
         "balance_parameters": optional(a("a Parameters of evenflow.policy.proposal", lambda given: isinstance(given, Parameters))),
         "shedding": one_of("off", "reflex", "lp", "fit"), "first_placement": one_of("home", "start"),
-        "availability": one_of(*map(str, Mode)),
+        "availability": one_of(*map(str, Mode)), "feeding": one_of("own", *RACING),
         "autoscale": optional(site_range()),
         "autoscale_times": optional(a("a Times of evenflow.policy.scaling", lambda given: isinstance(given, Times))),
     }  # fmt: skip
 
     def __post_init__(self) -> None:
         super(EngineOptions, self).__post_init__()
+        if self.feeding in RACING:
+            raise OptionError(
+                f"option feeding={self.feeding!r} is not there: a replica is fed by the one of its rank, and by another one when that is "
+                "lost. Leave it out; replicas=2 and sources that are cut by content mask what one site at a time stalls, and replicas=3 "
+                "what two do"
+            )
         described(self.balance)
         check_tls(self)
         self.flow_options()

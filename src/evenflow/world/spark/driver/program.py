@@ -17,9 +17,11 @@ from evenflow.site.options import FlowOptions
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """All that a site knows of a sink: where it lives. What it holds (files, functions, locks) stays in the driver."""
+    """All that a site knows of a sink: where it lives, and whether it wants marks. What it holds (files, functions, locks) stays in the
+    driver."""
 
     where: str
+    marked: bool
 
 
 def pack(layout: Layout, options: FlowOptions) -> bytes:
@@ -28,7 +30,9 @@ def pack(layout: Layout, options: FlowOptions) -> bytes:
     Classes and functions of the user's own modules (not installed ones) go along by value, as those of a script do: executors do not have
     them. Raises whatever pickling raises for an object that cannot be sent.
     """
-    return _pickled((replace(layout, sinks={name: Ending(sink.where) for name, sink in layout.sinks.items()}), options), layout)
+    return _pickled(
+        (replace(layout, sinks={name: Ending(sink.where, sink.marked) for name, sink in layout.sinks.items()}), options), layout
+    )
 
 
 def pack_version(version: Version, layout: Layout) -> Version:

@@ -20,6 +20,7 @@ from evenflow.sources.then import awaited, followed
 from evenflow.stream.waiting import Waiting
 from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, CutFeed, Feed, ReaderFeed
 from evenflow.world.spark.net.reactor import Reactor
+from evenflow.world.spark.regions.upstream import by_subscription
 
 
 class Reading:
@@ -48,6 +49,7 @@ class Reading:
             self._open_pushed(opening, described.source or "", source.schema)
             return
         reader = place(source.open(partition, described.partitions), opening.rows, opening.through)
+        reader.reach(by_subscription)
         if came := self._part.view.plan.came(segment):
             reader.meet(came)
         dated = self._part.ingress.reflex.covers(segment)

@@ -15,9 +15,10 @@ from evenflow.query.horizon import endless
 from evenflow.query.network import Network
 from evenflow.sinks.stream import StreamSink
 from evenflow.sources.cut import CutSource
+from evenflow.stream.region_url import Place, place_of
 from evenflow.world.spark.net.trust import Given, Trust
-from evenflow.world.spark.regions.silent import Ear, Place, Silent, Withholding
-from evenflow.world.spark.regions.subscriber import Subscriber, place_of
+from evenflow.world.spark.regions.silent import Ear, Silent, Withholding
+from evenflow.world.spark.regions.subscriber import Subscriber
 from evenflow.world.spark.regions.words import secret_of
 
 ASK_S: Final = 10.0

@@ -49,13 +49,16 @@ Rows = tuple[pa.Buffer, pa.Schema]
 
 @dataclass(slots=True)
 class Place:
-    """Of a subscriber. after: the last epoch that it was sent; None: it has not said from where, or cannot go on. told: the columns."""
+    """Of a subscriber. after: the last epoch that it was sent; None: it has not said from where, or cannot go on. told: the columns. marks:
+    it wants to know which epochs have passed without rows; passed: up to there it does."""
 
     channel: Channel
     after: int | None = None
     brings: str = "heads"
     told: pa.Schema | None = None
     ended: bool = False
+    marks: bool = False
+    passed: int = 0
     moved_s: float = 0.0
     sent: int = 0
 
@@ -102,7 +105,7 @@ class StreamServer:
     def publish(self, epoch: int, batch: pa.RecordBatch) -> None:
         """An epoch is finished. Costs its digest and its encoding, and waits for nobody."""
         if not batch.num_rows:
-            self._soon(lambda: self._kept.skip(epoch))
+            self._soon(lambda: self._skip(epoch))
             return
         digest, rows, schema = set_of_rows(batch), batch.serialize(), batch.schema.remove_metadata()
 
@@ -188,6 +191,7 @@ class StreamServer:
         if said.get("ask") == "follow":
             place.after, place.ended = whole_in(said, "after"), False
             place.brings = "rows" if said.get("brings") == "rows" else "heads"
+            place.marks, place.passed = said.get("marks") is True, 0
             self._pump(place)
         elif said.get("ask") == "want":
             found = self._kept.of(whole_in(said, "epoch"))
@@ -198,6 +202,13 @@ class StreamServer:
 
     def _gone(self, channel: Channel, reason: str) -> None:
         self._places.pop(channel, None)
+
+    def _skip(self, epoch: int) -> None:
+        """An epoch without rows is through: news for those who want marks."""
+        self._kept.skip(epoch)
+        for place in list(self._places.values()):
+            if place.marks:
+                self._pump(place)
 
     def _pump_all(self) -> None:
         for place in list(self._places.values()):
@@ -217,6 +228,9 @@ class StreamServer:
                 return
             found = self._kept.after(place.after)
             if found is None:
+                if place.marks and self._kept.passed > max(place.passed, self._kept.last):
+                    place.passed = self._kept.passed
+                    self._tell(channel, passed=self._kept.passed, last=self._kept.last)
                 if self._kept.ended and not place.ended:
                     place.ended = True
                     self._tell(channel, ended=self._kept.last)

@@ -25,6 +25,7 @@ from evenflow.availability.silence import Gate, Silence, Withheld
 from evenflow.errors import GroupDiffers, RegionsDisagree, UnreadableMessage
 from evenflow.kernels.digest import set_of_rows
 from evenflow.sinks.sink import Writer
+from evenflow.stream.region_url import Place
 from evenflow.world.spark.net.channel import Channel
 from evenflow.world.spark.net.connection import Connection, words
 from evenflow.world.spark.net.framing import CONTROL, ROWS
@@ -36,7 +37,6 @@ from evenflow.world.spark.regions.words import FORMAT, SUBSCRIBER, epoch_in, who
 AGAIN_FIRST_S: Final = 0.05
 AGAIN_LAST_S: Final = 2.0
 """From one try to reach a region to the next: twice as long each time."""
-Place = tuple[str, int, int]
 """Host, port, and the port at which the region listens."""
 
 log = logging.getLogger("evenflow")

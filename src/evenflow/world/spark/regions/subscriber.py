@@ -10,17 +10,16 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
 
 import pyarrow as pa
 
 from evenflow.availability.group import differs
 from evenflow.availability.subscribing import Action, Deliver, End, Follow, Subscription, Want, progress
 from evenflow.errors import EvenflowError, GroupDiffers, OperationRefused, OptionError, RegionsUnreachable, UnreadableMessage
-from evenflow.sinks.stream import LOOPBACK
+from evenflow.stream.region_url import Place, places_of
 from evenflow.world.spark.net.channel import Channel
 from evenflow.world.spark.net.connection import Connection, words
 from evenflow.world.spark.net.framing import CONTROL, ROWS
@@ -63,31 +62,11 @@ def subscribe(
     Iterating ends when all regions' sources have. Raises OptionError; GroupDiffers; RegionsDisagree; EpochsGone; RegionsUnreachable.
     """
     given = (urls,) if isinstance(urls, str) else tuple(urls)
-    if not given:
-        raise OptionError("subscription: no region is given; give the host:port of at least one")
     if after is not None and (type(after) is not int or after < 0):
         raise OptionError(f"subscription: after is {after!r}; give the last epoch that was taken, 0 for all, or None for what comes")
-    places = [place_of(url) for url in given]
-    if len({place[:2] for place in places}) < len(places):
-        raise OptionError("subscription: the same region is given twice")
-    far = [url for url, (host, _, _) in zip(given, places, strict=True) if host not in LOOPBACK]
-    if far and tls_ca is None:
-        raise OptionError(f"subscription: {far[0]} is on another machine, so it needs tls_ca, the authority of the regions' certificates")
+    places = places_of(given, tls_ca)
     tls = None if tls_ca is None else Given(tls_ca, "", "")
     return Subscriber(places, group, sink, after, Trust(secret_of(secret_file, WHOSE), tls), race=race, patience_s=patience_s)
-
-
-def place_of(url: str) -> tuple[str, int, int]:
-    """(host, port, port at which the region listens). Raises OptionError."""
-    try:
-        parts = urlsplit(url if "//" in url else f"//{url}")
-        host, port = parts.hostname, parts.port
-        listens = int(parse_qs(parts.query).get("listens", [str(port)])[-1])
-    except (ValueError, TypeError, AttributeError) as error:
-        raise OptionError(f"subscription: {url!r:.100} is no region; write host:port, such as localhost:4001") from error
-    if not host or not port or parts.scheme not in ("", "evenflow") or parts.path not in ("", "/") or not 0 < listens < 65_536:
-        raise OptionError(f"subscription: {url!r:.100} is no region; write host:port, such as localhost:4001")
-    return host, port, listens
 
 
 class _Leg:
@@ -108,22 +87,25 @@ class Subscriber:
     group, and its sink; None until a region has said them."""
 
     def __init__(
-        self, places: Sequence[tuple[str, int, int]], group: str | None, sink: str | None, after: int | None, trust: Trust, *,
-        race: bool, patience_s: float,
+        self, places: Sequence[Place], group: str | None, sink: str | None, after: int | Callable[[Mapping[str, Any]], int] | None,
+        trust: Trust, *, race: bool, patience_s: float, marks: bool = False,
     ) -> None:  # fmt: skip
-        self._group, self._sink, self._after, self._trust = group, sink, after, trust
+        """after: as for `subscribe`, or what makes it of the group's facts. marks: regions say, too, up to which epoch nothing has come."""
+        self._group, self._sink, self._trust, self._marks = group, sink, trust, marks
+        self._after = after if isinstance(after, int) else None
+        self._behind = after if callable(after) else None
         self._reactor = Reactor()
         self._legs = [_Leg(place, at) for at, place in enumerate(places)]
         self.facts: Mapping[str, Any] | None = None
         names = [leg.name for leg in self._legs]
         self._subscription = Subscription.of(
-            sink or "stream", names, after or 0, _now_us(), race=race, patience_us=max(1, int(patience_s * 1e6))
+            sink or "stream", names, self._after or 0, _now_us(), race=race, patience_us=max(1, int(patience_s * 1e6))
         )
         self._ready: deque[tuple[int, pa.RecordBatch]] = deque()
         self._failure: EvenflowError | None = None
         self._ended = self._closed = False
         self.bytes = self.useful_bytes = 0
-        self.delivered = after or 0
+        self.delivered = self._after or 0
         for leg in self._legs:
             self._dial(leg)
 
@@ -163,6 +145,11 @@ class Subscriber:
     def ended(self) -> bool:
         """Everything that there will ever be has been given."""
         return self._ended and not self._ready
+
+    @property
+    def through(self) -> int:
+        """All rows of the epochs up to this one have been given; with `marks` also where none came."""
+        return self.delivered if self._ready else self._subscription.through
 
     def progress(self) -> dict[str, int]:
         """Counts: epochs that were asked for twice (hedged), that came twice (repeated), changes of the leg that brings rows (swapped),
@@ -247,6 +234,9 @@ class Subscriber:
         elif "missing" in said:
             floor = whole_in(said, "missing")
             self._carry(lambda: self._subscription.missing(leg.number, floor, _now_us()))
+        elif "passed" in said:
+            last, through = whole_in(said, "last"), whole_in(said, "passed")
+            self._carry(lambda: self._subscription.passed(leg.number, last, through))
         elif "ended" in said:
             last = whole_in(said, "ended")
             self._carry(lambda: self._subscription.ended(leg.number, last))
@@ -269,11 +259,12 @@ class Subscriber:
             if self.facts is None:
                 self.facts = {**facts, "sink": said.get("sink")}
             differs(self.facts, {**facts, "sink": said.get("sink")}, leg.name)
-        except GroupDiffers as error:
+            if self._after is None:  # What comes from now on: behind what the first region that answers has.
+                after = last if self._behind is None else self._behind(self.facts)
+                self._after = self.delivered = self._subscription.chain.delivered = after
+        except EvenflowError as error:
             self._failure = error
             return
-        if self._after is None:  # What comes from now on: behind what the first region that answers has.
-            self._after = self.delivered = self._subscription.chain.delivered = last
         leg.known, leg.again_s = True, AGAIN_FIRST_S
         self._carry(lambda: self._subscription.joined(leg.number, _now_us()))
 
@@ -295,7 +286,7 @@ class Subscriber:
         for action in actions:
             match action:
                 case Follow(leg, brings, after):
-                    self._say(leg, ask="follow", brings=brings, after=after)
+                    self._say(leg, ask="follow", brings=brings, after=after, marks=self._marks)
                 case Want(leg, epoch):
                     self._say(leg, ask="want", epoch=epoch)
                 case Deliver(link, rows):

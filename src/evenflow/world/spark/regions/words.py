@@ -2,10 +2,11 @@
 
     subscriber, in its hello   as, format, group, sink
     region, first              group: its facts; sink; schema or none yet; passed   or   refused: type, message
-    subscriber                 follow: behind which epoch; brings: rows or heads
+    subscriber                 follow: behind which epoch; brings: rows or heads; marks: whether it wants to know what has passed
                                want: an epoch
     region                     an epoch: prev, epoch, digest, whether its rows follow      (kind ROWS, the rest is JSON)
                                schema     before the first rows
+                               passed     no rows up to this epoch behind `last`, which was shown  (who wants marks)
                                missing    who has less than this cannot go on here
                                ended      the last epoch with rows; no more will come
                                silent     it is not believed yet, and serves nobody; instead of all that, and the connection ends
