@@ -140,17 +140,13 @@ def check_savepoint(location: str | None, savepoint: str | None, dropped: Sequen
 def region_of(
     name: str | None, begin: str | None, place: int, peers: Sequence[str] | None = None, ca: Path | None = None
 ) -> InGroup | None:
-    """What --group and the options about it say. Raises OptionError and Typer's error for an option without the other."""
-    if (name is None) != (begin is None):
-        raise typer.BadParameter("needs --group and --group-begin, which are the same for all regions", param_hint="--group")
-    if name is None:
-        for given, option in ((place, "--group-place"), (peers, "--group-peer"), (ca, "--group-ca")):
-            if given:
-                raise typer.BadParameter("is of a region: give --group and --group-begin", param_hint=option)
+    """What --group and the options about it say. Raises OptionError."""
+    given = {"group": name, "group_begin": begin, "group_place": place, "group_peers": peers, "group_ca": ca}
+    if not any(given.values()):
         return None
-    from evenflow.world.grouping import group, peers_in
+    from evenflow.world.grouping import asked
 
-    return group(name, str(begin), place=place, peers=peers_in(peers or ()), tls_ca=None if ca is None else str(ca))
+    return asked(given, lambda option: "--group-peer" if option == "group_peers" else f"--{option.replace('_', '-')}")
 
 
 @dataclass(frozen=True, slots=True)

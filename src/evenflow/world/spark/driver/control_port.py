@@ -18,7 +18,7 @@ from evenflow.errors import EvenflowError, OperationRefused, OptionError, QueryE
 from evenflow.query.builder import Dataflow
 from evenflow.statistics.profile import Profile
 from evenflow.world.flow_file import load
-from evenflow.world.grouping import InGroup, group, peers_in
+from evenflow.world.grouping import InGroup, asked
 from evenflow.world.locations.looking import shown
 from evenflow.world.spark.driver.control_client import Address, write
 from evenflow.world.spark.driver.driver_loop import DriverLoop
@@ -138,7 +138,7 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
         from_savepoint=None if savepoint is None else str(savepoint),
         drop_state=tuple(given.get("drop_state") or ()),
         availability=given.get("availability"),
-        group=_region(given),
+        group=asked(given),
     )
     return {"run": run.id, "dataflow": flow.name}
 
@@ -151,17 +151,6 @@ def _cut(flow: Dataflow, given: Given) -> Dataflow:
     if "cut" not in said:
         raise OptionError(f"{', '.join(sorted(said))}: these are about cuts by content; give cut='content', too")
     return flow.cut(**said)
-
-
-def _region(given: Given) -> InGroup | None:
-    """The group of which the run is to be a region, if the request says one. Raises OptionError."""
-    name, begin, place = given.get("group"), given.get("group_begin"), int(given.get("group_place") or 0)
-    peers, ca = [str(url) for url in given.get("group_peers") or ()], given.get("group_ca")
-    if name is None or begin is None:
-        if name is None and begin is None and not (place or peers or ca or given.get("group_sites")):
-            return None
-        raise OptionError("group and group_begin, which are the same for all regions, belong together, and the others with them; give both")
-    return group(str(name), str(begin), given.get("group_sites"), place, peers=peers_in(peers), tls_ca=None if ca is None else str(ca))
 
 
 def _flow_of(engine: Controlled, given: Given) -> Dataflow:
