@@ -17,6 +17,7 @@ from evenflow.swarm.cases import rows_of
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.mutations import Mutation, planted
 from evenflow.swarm.upstream_mutations import UPSTREAM as PLANTED
+from evenflow.world.sim.model import SinkModel
 from evenflow.world.sim.world import SimWorld
 from tests.sim.test_amnesia import some
 
@@ -170,3 +171,30 @@ def play() -> None:
 def test_planted_bugs_show(mutation: Mutation) -> None:
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, TimeoutError, KeyError)):
         play()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("seed", some(range(6), 2))
+def test_epochs_that_a_reader_has_planned_and_not_stored_are_made_again(shape: str, seed: int) -> None:
+    """Goal: a sink that reads by itself loses nothing with the one replica that kept epochs for it. Method: a slow reader; the host of the
+    egress dies while a batch that it has planned waits there; then its successor."""
+    run = world(SHAPES[shape], seed=seed, spares=2, sink=SinkModel((5_000, 20_000), reads=True, poll_us=4_000))
+    egress = next(segment.id for segment in run.layout.segments if segment.sink is not None)
+    for _ in range(2):
+        run.run_until(lambda: min(bases(run)) > 0 and settled(run) and planned(run, egress), 10.0, "a batch that is under way")
+        if run.ended:
+            break
+        (host,) = run.coordinator.plan.hosts(egress)
+        stored = run.sites[host].part.releasing.through(egress)
+        assert run.driver.newest(egress) > stored
+        run.kill(host)
+    run.run_until_quiet()
+    assert run.error is None and count(run, Kind.COPY_LIVE) > 0
+    assert found(run) == truth(shape, seed)
+
+
+def planned(run: SimWorld, egress: int) -> bool:
+    """The one host of the egress has epochs that the reader has planned and not stored, or the run is over."""
+    hosts = run.coordinator.plan.hosts(egress)
+    releasing = [run.sites[host].part.releasing for host in hosts if run.sites[host].alive]
+    return run.ended or (len(hosts) == 1 and bool(releasing) and releasing[0].taken(egress) > releasing[0].through(egress))

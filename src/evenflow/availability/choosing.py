@@ -68,7 +68,8 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: in
 
 
 def _check_upstream(layout: Layout, modes: Modes, *, located: bool) -> None:
-    """Raise AvailabilityError where what a site has cannot be made again of what its producers keep."""
+    """Raise AvailabilityError where what a site has cannot be made again of what its producers keep. What Spark reads can: a base follows
+    from what is stored, so epochs that Spark has planned and not stored are made again, and kept again."""
     if Mode.AMNESIA in modes:
         raise AvailabilityError(
             f"dataflow {layout.name!r}: availability 'upstream' and 'amnesia' do not go together: what one has lost, the other would need "

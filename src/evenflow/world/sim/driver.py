@@ -332,6 +332,8 @@ class SimDriver:
         if release.portion is not None:
             self._take_portion(index, release, release.portion)
             return
+        if self.world.sink.reads:
+            self._reader(release.segment).hold(index, release)
         accepted = self.accepts(index, release)
         for observer in self.world.observers:
             observer.release_came(index, release, accepted)
@@ -373,11 +375,16 @@ class SimDriver:
             world.outlets[release.sink].take(release)
             return
         if world.sink.reads:
-            self._reading.setdefault(segment, ReadingSink(world, segment)).take(release)
+            self._reader(segment).take(release)
             return
         self.sink_free_us[segment] = max(self.sink_free_us.get(segment, 0), world.clock.now_us) + world.random.randint(*world.sink.delay_us)
         self._uncommitted.setdefault(segment, deque()).append(release)
         world.clock.at(self.sink_free_us[segment], lambda: self._commit_next(segment))
+
+    def _reader(self, segment: int) -> ReadingSink:
+        if segment not in self._reading:
+            self._reading[segment] = ReadingSink(self.world, segment)
+        return self._reading[segment]
 
     def accepts(self, index: int, release: Release) -> bool:
         return index in self.present and self._first.setdefault(release.segment, FirstCopy()).accept(release.epoch)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from evenflow.site.events import Release, SinkTook
 
@@ -10,8 +10,16 @@ if TYPE_CHECKING:
     from evenflow.world.sim.world import SimWorld
 
 
+AGAIN_US: Final = 2_000
+"""So much later rows are asked for again that no site has."""
+
+
 class ReadingSink:
-    """The reader of one egress segment. Sites that host the segment later hear at the next poll what has been planned."""
+    """The reader of one egress segment. Sites that host the segment later hear at the next poll what has been planned.
+
+    Epochs wait at the sites that have released them until they are said to be stored. What a batch has planned is read from whichever site
+    has it then, and waited for where none has.
+    """
 
     def __init__(self, world: SimWorld, segment: int) -> None:
         self._world, self._segment = world, segment
@@ -19,7 +27,13 @@ class ReadingSink:
         self._planned = self._stored = self._committed = 0
         self._ended = False
         self._heard: dict[int, int] = {}
+        self._held: dict[int, dict[int, Release]] = {}
         self._poll()
+
+    def hold(self, site: int, release: Release) -> None:
+        """A site has finished an epoch, and keeps it."""
+        if release.epoch > self._committed:
+            self._held.setdefault(release.epoch, {})[site] = release
 
     def take(self, release: Release) -> None:
         """An epoch may be read from now on."""
@@ -38,6 +52,8 @@ class ReadingSink:
             if self._stored > self._committed:
                 self._committed = self._stored
                 world.driver.say_committed(self._segment, self._committed)
+                for epoch in [epoch for epoch in self._held if epoch <= self._committed]:
+                    del self._held[epoch]
             if self._there:
                 batch, self._there = self._there, []
                 self._planned = batch[-1].epoch
@@ -48,6 +64,14 @@ class ReadingSink:
                 world.driver.tell(host, SinkTook(self._segment, self._planned))
 
     def _store(self, batch: list[Release]) -> None:
-        for release in batch:
-            self._world.driver.store(release)
+        for at, release in enumerate(batch):
+            if (found := self._kept(release.epoch)) is None:
+                self._world.clock.after(AGAIN_US, lambda left=batch[at:]: self._store(left))  # type: ignore[misc]
+                return
+            self._world.driver.store(found)
         self._stored, self._ended = batch[-1].epoch, batch[-1].last
+
+    def _kept(self, epoch: int) -> Release | None:
+        """An epoch, if a site that lives has it."""
+        sites = self._world.sites
+        return next((release for site, release in sorted(self._held.get(epoch, {}).items()) if sites[site].alive), None)
