@@ -174,11 +174,11 @@ def by_structure(how: Any) -> Operator:
     return OneInput(Join(how, ("who",), ("r_who",), low_us=-3_000_000, high_us=3_000_000, condition="l.i > r.r_i"), NESTED)
 
 
-def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int) -> Operator:
+def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int, rows: str = "one") -> Operator:
     """Rows of which some can be several variables, with measures of all kinds."""
     define = (("b", "i > prev(i) or prev(s) is null or f > prev(f)"), ("C", "C.small > 1 and prev(C.b)"))
     measures = [("bs", "count(B.i)"), ("total", "sum(B.f) + count(*)"), ("s0", "first(s)"), ("least", "min(B.s)"), ("apart", "C.ts")]
-    return Match(SCHEMA, keys, "ts", pattern, define, measures, within_us, skip)
+    return Match(SCHEMA, keys, "ts", pattern, define, measures, within_us, skip, rows)
 
 
 NAMES = pa.table({"k": pa.array([3, 1, None, 3, 7], pa.int64()), "of": ["three", "one", "none", "drei", "seven"], "least": [0.0] * 5})
@@ -275,6 +275,7 @@ OPERATORS = [
         lambda: Resample(SCHEMA, ("small",), "ts", 700_000, ("g", "s"), "previous", 2_000_000),
         in_time_order(("small",)),
     ),
+    Case("pattern, all rows", lambda: matching(("k",), "A B* C?", "past last row", 2_000_000, "all"), in_time_order(("k",)), True),
     Case("pattern", lambda: matching(("k",), "A B* C?", "past last row", 2_000_000), in_time_order(("k",)), True),
     Case(
         "pattern, overlapping",

@@ -208,6 +208,48 @@ def test_every_match_is_the_one_that_trying_all_ways_finds(seed: int, skip: str,
     assert match._table.count == 0
 
 
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 1 << 20), skip=st.sampled_from(["past last row", "to next row"]), cuts=st.lists(st.integers(1, 60), max_size=4))
+def test_all_rows_of_a_match_are_its_beginnings_one_by_one(seed: int, skip: str, cuts: list[int]) -> None:
+    """What a measure is of a row is what it would be if the match ended there; behind FINAL it is the match's."""
+    draw = random.Random(seed)
+    tree = grow(draw, 3)
+    while empty(tree) or not allowed(tree):
+        tree = grow(draw, 3)
+    rows, pattern = make(draw, draw.choice([3, 12, 30])), text(tree)
+    used = compile_pattern(pattern).variables
+    define = [(name, condition) for name, condition in DEFINE if name in used]
+    one = used[draw.randrange(len(used))]
+    running = [("n", "count(*)"), ("s", f"sum({one}.v)"), ("l", f"LAST({one}.v)"), ("m", "max(v) - min(v)"), ("w", "classifier()")]
+    measures = [*running, *((f"f{name}", f"FINAL {call}") for name, call in running)]
+    whole = run(Match(SCHEMA, ("k",), "ts", pattern, define, [*running, ("vs", "collect_list(v)")], WITHIN, skip), rows, sorted(cuts))
+    found = run(Match(SCHEMA, ("k",), "ts", pattern, define, measures, WITHIN, skip, "all"), rows, sorted(cuts))
+    at = 0
+    for match in whole:
+        mine, at = found[at : at + match["n"]], at + match["n"]
+        assert [row["v"] for row in mine] == match["vs"] and {row["k"] for row in mine} == {match["k"]}
+        labels = [row["w"] for row in mine]
+        for upto, row in enumerate(mine, 1):
+            values = match["vs"][:upto]
+            own = [v for v, label in zip(values, labels, strict=False) if label == one]
+            wanted = (upto, sum(own) if own else None, own[-1] if own else None, max(values) - min(values))
+            assert (row["n"], row["s"], row["l"], row["m"]) == wanted
+            assert [row[f"f{name}"] for name, _ in running] == [match[name] for name, _ in running]
+            assert (row["match_start"], row["match_end"]) == (match["match_start"], match["match_end"])
+    assert at == len(found)
+
+
+def test_long_matches_are_folded_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [(at, 1, at % 7, True, False, False) for at in range(WITHIN)]
+    measures = [("s", "sum(v)"), ("n", "FINAL count(*)")]
+    found = []
+    for most in (1, 20, 1 << 18):
+        monkeypatch.setattr("evenflow.operator.measures.FOLDED_ROWS", most)
+        found.append(run(Match(SCHEMA, ("k",), "ts", "A+", [("A", "a")], measures, WITHIN, "past last row", "all"), made, []))
+    assert found[0] == found[1] == found[2]
+    assert [row["s"] for row in found[0]] == [sum(v % 7 for v in range(at + 1)) for at in range(WITHIN)]
+
+
 def test_there_is_something_to_find() -> None:
     """The random test above would pass with nothing but patterns that never match."""
     draw, counts = random.Random(7), []

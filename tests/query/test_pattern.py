@@ -109,7 +109,10 @@ REFUSED: list[tuple[dict[str, Any], type[QueryError], str]] = [
     ({"measures": {"x": "last(length, 1)"}}, ExpressionError, "last takes one argument here"),
     ({"measures": {"x": "sum(*)"}}, ExpressionError, "has sum(*); name a column"),
     ({"measures": {"x": "sum(dst)"}}, TypeMismatch, "sum needs a number"),
-    ({"measures": {"x": "CLASSIFIER()"}}, ExpressionError, "has CLASSIFIER(), which is not available"),
+    ({"measures": {"x": "MATCH_NUMBER()"}}, ExpressionError, "has MATCH_NUMBER(), which is not available"),
+    ({"measures": {"x": "CLASSIFIER(BIG)"}}, ExpressionError, "has CLASSIFIER(BIG), which is not available"),
+    ({"rows": "each"}, QueryError, "rows is 'each'; it must be 'one', one row per match, or 'all', all of its rows"),
+    ({"rows": "all", "measures": {"length": "count(*)"}}, QueryError, "two columns called 'length'"),
     ({"measures": {"x": "sum(length) FILTER (WHERE proto = 6)"}}, ExpressionError, "FILTER, OVER and IGNORE NULLS are not available"),
     ({"measures": {"x": "size"}}, UnknownColumn, "there is no column 'size'"),
     ({"measures": {"x": "count(*) as y"}}, ExpressionError, "has a name twice; leave out AS"),
@@ -174,6 +177,18 @@ def test_match_recognize_is_a_pattern() -> None:
     assert [name for name, _ in params["measures"]] == ["a", "bs", "X"]
 
 
+def test_all_rows_of_a_match_have_their_columns_and_measures_so_far(rows: ef.Stream) -> None:
+    out = draw(rows, rows="all", measures={"n": "FINAL count(*)", "what": "classifier()"})
+    assert out.columns == [*rows.columns, "match_start", "match_end", "n", "what"]
+    assert (out.event_time, out.type.watermark_delay_us) == ("ts", 70_000_000)
+    assert draw(rows, rows="all", measures={}, name="bare").columns == [*rows.columns, "match_start", "match_end"]
+    assert "all rows of a match" in network_text(out.flow.network)
+    said = sql(rows="ALL ROWS PER MATCH", measures="MEASURES FIRST(A.n) AS a, LAST(ts) AS ended, FINAL COUNT(B.*) AS bs, B.X AS bx")
+    assert (said.columns, said.event_time) == (["ts", "k", "n", "x", "a", "ended", "bs", "bx"], "ts")
+    params = pattern_box(said).params
+    assert params["rows"] == "all" and ("bs", "FINAL COUNT(B.*)") in params["measures"]
+
+
 def test_clauses_that_may_be_left_out_or_say_more() -> None:
     short = sql(rows="", after="", define="", alias="", measures="", select="k")
     assert pattern_box(short).params["measures"] == (("_rows", "count(*)"),)
@@ -192,7 +207,11 @@ def test_clauses_that_may_be_left_out_or_say_more() -> None:
 
 
 SQL_REFUSED: list[tuple[dict[str, str], str]] = [
-    ({"rows": "ALL ROWS PER MATCH"}, "line 5, column 1: ALL ROWS PER MATCH is not available; write ONE ROW PER MATCH"),
+    (
+        {"rows": "ALL ROWS PER MATCH WITH UNMATCHED ROWS"},
+        "line 5, column 1: .* UNMATCHED ROWS is not available; write ONE ROW",
+    ),
+    ({"rows": "ALL ROWS PER MATCH", "measures": "MEASURES count(*) AS n"}, "the measure 'n' has the name of a column of the rows"),
     ({"after": "AFTER MATCH SKIP TO LAST E"}, "line 6, column 1: .*'to last E', but E is not in the pattern; its variables are A, B, C, D"),
     ({"after": "AFTER MATCH SKIP 3 ROWS"}, "line 6, column 1: AFTER MATCH SKIP 3 ROWS is not available; .* SKIP TO LAST D"),
     ({"pattern": "", "within": ""}, "MATCH_RECOGNIZE has no PATTERN"),

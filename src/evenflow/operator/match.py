@@ -18,7 +18,7 @@ from evenflow.operator.filter import Filter
 from evenflow.operator.measures import Measures
 from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Expiring
-from evenflow.query.matching import TO_NEXT_ROW, match_schema, skip_to, understood
+from evenflow.query.matching import ALL_ROWS, ONE_ROW, TO_NEXT_ROW, match_schema, skip_to, understood
 from evenflow.query.pattern import Program
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
@@ -74,20 +74,22 @@ def _arrays(program: Program) -> tuple[Int64s, Int64s, Int64s, Int64s]:
 
 
 class Match(Expiring, Shown):
-    """Matches of a pattern in each key's rows, which must come in order of event time. One row per match.
+    """Matches of a pattern in each key's rows, which must come in order of event time. One row per match, or all of its rows.
 
     pattern, define, measures: see `query.matching`. within_us: from a match's first row to its last, at most; nothing older than that has a
-    say, so PREV of a row is null where the row before is further away. skip: where the next match may begin. Rows without a time are left
-    out. Output: keys, match_start, match_end, measures, in the epoch in which no other row can change the match: rows of a partition by
-    the event time at which that was so, then by (hash, check, match_start). Cost: O(rows in + rows held of the keys at hand) for each
+    say, so PREV of a row is null where the row before is further away. skip: where the next match may begin. rows: "one" row or "all" of a
+    match come out. Rows without a time are left out. Output: keys, or a row's own columns, match_start, match_end, measures, in the epoch
+    in which no other row can change the match: rows of a partition by the event time at which that was so, then by (hash, check,
+    match_start), those of a match one behind the other. Cost: O(rows in + rows held of the keys at hand) for each
     start that comes far. State: the rows since the first start of a key that is not decided; with PREV its last row, `within_us` long.
     """
 
     def __init__(
         self, schema: pa.Schema, keys: Sequence[str], time: str, pattern: str, define: Sequence[tuple[str, str]],
-        measures: Sequence[tuple[str, str]], within_us: int, skip: str, box: str = "pattern",
+        measures: Sequence[tuple[str, str]], within_us: int, skip: str, rows: str = ONE_ROW, box: str = "pattern",
     ) -> None:  # fmt: skip
-        matching = understood(schema, pattern, define, measures)
+        matching = understood(schema, pattern, define, measures, rows)
+        self._all_rows = rows == ALL_ROWS
         self._keys, self._time, self._within = tuple(keys), time, within_us
         place = skip_to(skip, matching.program.variables)
         self._skip = 2 * place[0] + place[1] if place is not None else TO_NEXT if skip == TO_NEXT_ROW else PAST_LAST
@@ -97,7 +99,7 @@ class Match(Expiring, Shown):
         self._any_row = sum(1 << number for number in range(len(matching.program.variables)) if number not in defined)
         self._program, self._variables = _arrays(matching.program), matching.program.variables
         self._measures = Measures(matching)
-        self._columns = tuple(dict.fromkeys((*keys, *matching.before, *matching.read)))
+        self._columns = tuple(schema.names) if self._all_rows else tuple(dict.fromkeys((*keys, *matching.before, *matching.read)))
         self._kept, self._time_type = KeptKeys(schema, self._columns), schema.field(time).type
         self._kept_schema = pa.schema([schema.field(column) for column in self._columns])
         self._table = PagedTable(np.array([0, 1, 1] + [0] * self._kept.words, np.int64), self._kept.object_types)
@@ -190,6 +192,11 @@ class Match(Expiring, Shown):
         first, kind = np.flatnonzero(place == 1), self.schemas[0].field("match_start").type
         bounds = [to_array(line.times[found[:, edge]], kind, None) for edge in (FIRST, LAST)]
         measures = self._measures.compute(batch, match, labels, found.shape[0])
+        if self._all_rows:
+            each = pa.array(match)
+            arrays = [*batch.columns, *(bound.take(each) for bound in bounds), *measures]
+            made = pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0])
+            return Rows(made, self._table.owner_of(slots)[match], hashes[match])
         arrays = [*key_columns(batch, self._keys, first), *bounds, *measures]
         return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), self._table.owner_of(slots), hashes)
 

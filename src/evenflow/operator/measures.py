@@ -8,16 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.operator.bsort import numbered
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.query.aggregates import AggCall
 from evenflow.query.expression import compile_expression
-from evenflow.query.matching import Matching, MeasureCall
+from evenflow.query.matching import ALL_ROWS, CLASSIFIER, Matching, MeasureCall
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 MATCH: Final = "_match"
 NOW: Final = Tick(0, 0, NO_WATERMARK, NO_WATERMARK)
+FOLDED_ROWS: Final = 1 << 18
+"""Rows of beginnings of matches that are folded at once, but for a match that has more by itself."""
 
 
 class Measures:
@@ -29,45 +32,85 @@ class Measures:
         self._arguments = {text: compile_expression(text, matching.schema) for text in arguments}
         self._results = [compile_expression(text, matching.measured) for _, text, _ in matching.results]
         self._measured = matching.measured
-        self._folded = [number for number, call in enumerate(self._calls) if not _is_place(call) and call.argument is not None]
-        fields = [pa.field(f"_{number}", self._arguments[str(self._calls[number].argument)].type) for number in self._folded]
-        self._schema = pa.schema([pa.field(MATCH, pa.int64()), *fields])
-        calls = [AggCall(f"_measure{n}", self._calls[n].function, f"_{n}", self._calls[n].type) for n in self._folded]
-        self._totals = Aggregate(self._schema, (MATCH,), calls) if calls else None
+        self._rows, self._names = matching.rows, pa.array(matching.program.variables, pa.string())
+        self._totals = {running: self._made(running) for running in (False, True)}
 
     def compute(self, rows: pa.RecordBatch, match: Int64s, variable: Int64s, count: int) -> list[pa.Array]:
-        """A column per measure, a value per match.
+        """A column per measure, a value per match, or, where all rows come out, per row of each match.
 
         rows: of all matches, one match after the other, each in order; the columns that `Matching.read` names. match: int64 (n,), the
         number of each row's, ascending from 0, each at least once. variable: int64 (n,). count: matches.
         """
         arguments = {text: compiled(rows) for text, compiled in self._arguments.items()}
+        final = self._of(arguments, match, variable, count, running=False)
+        if self._rows == ALL_ROWS:
+            each = pa.array(match)
+            final = {number: column.take(each) for number, column in final.items()}
+        columns = final | self._running(arguments, match, variable)
+        batch = pa.RecordBatch.from_arrays([columns[number] for number in range(len(self._calls))], schema=self._measured)
+        if not self._calls:  # A batch of no columns has no rows.
+            batch = pa.RecordBatch.from_struct_array(pa.array([{}] * (match.size if self._rows == ALL_ROWS else count), pa.struct([])))
+        return [result(batch) for result in self._results]
+
+    def _running(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s) -> dict[int, pa.Array]:
+        """Of each row, the calls of the rows of its match up to it: as if each of these beginnings were a match. A match of n rows has
+        n (n + 1) / 2 rows in them, so they are folded some at a time."""
+        if not any(call.running for call in self._calls):
+            return {}
+        first = np.flatnonzero(np.diff(match, prepend=-1) != 0)
+        place = np.arange(match.size) - first[match] + 1
+        parts: list[dict[int, pa.Array]] = []
+        ends = np.cumsum(place)
+        at = 0
+        while at < match.size:
+            upto = max(at + 1, int(np.searchsorted(ends, (ends[at - 1] if at else 0) + FOLDED_ROWS, "right")))
+            which, back = numbered(place[at:upto])
+            row = (np.arange(at, upto) - place[at:upto])[which] + back
+            taken = pa.array(row)
+            some = {text: values.take(taken) for text, values in arguments.items()}
+            parts.append(self._of(some, which, variable[row], upto - at, running=True))
+            at = upto
+        return {number: pa.concat_arrays([part[number] for part in parts]) for number in parts[0]}
+
+    def _of(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, count: int, *, running: bool) -> dict[int, pa.Array]:
+        """The calls that are of the rows up to one, or those of all rows, by number: a value per match."""
         columns: dict[int, pa.Array] = {}
         for number, call in enumerate(self._calls):
-            if call.argument is None:
+            if call.running != running:
+                continue
+            if call.function == CLASSIFIER:
+                last = np.flatnonzero(np.diff(match, append=-1) != 0)
+                columns[number] = self._names.take(pa.array(variable[last]))
+            elif call.argument is None:
                 mine = match if call.variable is None else match[variable == call.variable]
                 columns[number] = pa.array(np.bincount(mine, minlength=count))
             elif _is_place(call):
                 columns[number] = _placed(call, arguments[call.argument], match, variable, count)
-        columns |= self._fold(arguments, match, variable)
-        batch = pa.RecordBatch.from_arrays([columns[number] for number in range(len(self._calls))], schema=self._measured)
-        return [result(batch) for result in self._results]
+        return columns | self._fold(arguments, match, variable, running=running)
 
-    def _fold(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s) -> dict[int, pa.Array]:
+    def _fold(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, *, running: bool) -> dict[int, pa.Array]:
         """Totals over the rows; those of other variables count as null, which no total but first and last looks at."""
-        if self._totals is None:
+        totals, folded = self._totals[running]
+        if totals is None:
             return {}
         arrays = [pa.array(match)]
-        for number in self._folded:
+        for number in folded:
             call = self._calls[number]
             values = arguments[str(call.argument)]
             if call.variable is not None:
                 values = pc.if_else(pa.array(variable == call.variable), values, pa.scalar(None, values.type))
             arrays.append(values)
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
-        (found,) = self._totals.process(Rows(batch, np.zeros(match.size, np.int32), None), NOW)
-        self._totals.drop(0)
-        return {number: found.batch.column(f"_measure{number}") for number in self._folded}
+        batch = pa.RecordBatch.from_arrays(arrays, names=[MATCH, *[f"_{number}" for number in folded]])
+        (found,) = totals.process(Rows(batch, np.zeros(match.size, np.int32), None), NOW)
+        totals.drop(0)
+        return {number: found.batch.column(f"_measure{number}") for number in folded}
+
+    def _made(self, running: bool) -> tuple[Aggregate | None, list[int]]:
+        """What folds the calls of one sort, and which these are."""
+        mine = [at for at, call in enumerate(self._calls) if call.running == running and call.argument is not None and not _is_place(call)]
+        fields = [pa.field(f"_{at}", self._arguments[str(self._calls[at].argument)].type) for at in mine]
+        calls = [AggCall(f"_measure{at}", self._calls[at].function, f"_{at}", self._calls[at].type) for at in mine]
+        return Aggregate(pa.schema([pa.field(MATCH, pa.int64()), *fields]), (MATCH,), calls) if calls else None, mine
 
 
 def _is_place(call: MeasureCall) -> bool:

@@ -230,7 +230,8 @@ FORMS: Final[Mapping[str, Form]] = {
             F("define", "named", "What a row must be to be a variable."),
             F("measures", "named", "What is put out of a match."),
             F("within_us", "duration", "How long a match may take.", 600_000_000),
-            F("skip", "text", "Where it goes on: past last row, to next row, to first B, to last B.", "past last row"), IN_TIME, TIES,
+            F("skip", "text", "Where it goes on: past last row, to next row, to first B, to last B.", "past last row"),
+            F("rows", "choice", "One row per match, or all of its rows.", "one", ("one", "all")), IN_TIME, TIES,
         ),
         _form("sort", "Sort", "time", "sort", "Rows in order of event time.", ANY_KEYS, IN_TIME, TIES),
         _form(

@@ -250,16 +250,17 @@ class GroupedStream(_Grouping[S]):
 
     def pattern(
         self, pattern: str, *, measures: Mapping[str, str], within: str | timedelta, define: Mapping[str, str] | None = None,
-        skip: str = "past last row", tie_break: Sequence[str] | None = None, name: str | None = None,
+        skip: str = "past last row", rows: Literal["one", "all"] = "one", tie_break: Sequence[str] | None = None, name: str | None = None,
     ) -> S:  # fmt: skip
-        """One row per match of a pattern in a group's rows, in order of event time: a small part of SQL's MATCH_RECOGNIZE.
+        """One row per match, or all rows, of a pattern in a group's rows, in order of event time: a small part of SQL's MATCH_RECOGNIZE.
 
         pattern: variables with ? * + {n,m}, |, and parentheses, such as "A B+ (C | D)?"; quantifiers take as many rows as they can. define:
         of a variable, which rows it can be: a condition on the row and, by PREV(column), the row before it; a variable without one can be
         any row. measures: names and expressions over aggregates of the match's rows, of one variable or of all: "sum(B.price)",
         "count(*)", "last(C.ts)". within: from the first row of a match to the last, at most. skip: where the next match may begin:
         "past last row", "to next row", or at a row of this one, "to first B" or "to last B"; at the next row if that is none or its first.
-        tie_break: as in `process`. Puts out the keys, match_start, match_end (the event time) and the measures.
+        rows: "one" per match, the keys, match_start, match_end (the event time) and the measures; or "all" of a match's rows with their own
+        columns, where a measure is of the rows up to each one, behind FINAL of all ("FINAL max(B.price)"). tie_break: as in `process`.
         """
         named = self.stream.flow.free("pattern") if name is None else box_name(name, "pattern")
         measures, define = expressions_of(named, "measures", measures), expressions_of(named, "define", define or {})
@@ -267,7 +268,7 @@ class GroupedStream(_Grouping[S]):
             within_us = duration_us(within)
         params = {
             "keys": self.keys, "pattern": pattern, "define": tuple(define.items()), "measures": tuple(measures.items()),
-            "within_us": within_us, "skip": skip, "order": "event_time", "tie_break": ties_of(named, tie_break),
+            "within_us": within_us, "skip": skip, "rows": rows, "order": "event_time", "tie_break": ties_of(named, tie_break),
         }  # fmt: skip
         return self.stream._drawn("pattern", params, (self.stream,), named, "")
 

@@ -2,7 +2,8 @@
 
 A condition is an expression over a row and, by PREV(...), the row before it of the same key, so a batch of rows is judged at once. A
 measure is an expression over aggregates of the match's rows, each of one variable (`sum(B.price)`) or of all (`count(*)`); a column
-outside of an aggregate is that of the last row: `A.price` is last(A.price). Source: SQL:2016, row pattern recognition (ISO/IEC TR 19075-5).
+outside of an aggregate is that of the last row: `A.price` is last(A.price). Where all rows of a match come out, a measure is of the rows up
+to each of them (RUNNING), or, behind FINAL, of all. Source: SQL:2016, row pattern recognition (ISO/IEC TR 19075-5).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
 import pyarrow as pa
@@ -35,18 +36,26 @@ TO_VARIABLE: Final = re.compile(r"to (first|last) (\w+)", re.IGNORECASE)
 
 LONGEST_WITHIN_US: Final = 2**62
 
-_NAVIGATION: Final = ("prev", "next", "classifier", "match_number")
+ONE_ROW, ALL_ROWS = "one", "all"
+"""What comes out of a match."""
+CLASSIFIER: Final = "classifier"
+"""Which variable a row is, as a call of a measure."""
+
+_NAVIGATION: Final = ("prev", "next", CLASSIFIER, "match_number")
+_WHEN: Final = re.compile(r"\s*(FINAL|RUNNING)\s+(?!(?:IN|AND|OR|IS|NOT|LIKE|RLIKE|BETWEEN)\b)(?=[\w`(])", re.IGNORECASE)
+"""In front of a measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureCall:
     """One aggregate over rows of a match. variable: whose rows, as a number in the program; None: all. argument: an expression over a row;
-    None: the rows are counted. type: of the result."""
+    None: the rows are counted. type: of the result. running: of the rows up to the one that comes out."""
 
     function: str
     variable: int | None
     argument: str | None
     type: pa.DataType
+    running: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,6 +64,7 @@ class Matching:
 
     before: columns that PREV reads, and what they are called in conditions. conditions: (variable, expression over `judged`); a variable
     without one can be any row. calls: of all measures. results: (name, expression over columns `_measure0`, ... of the calls, its type).
+    rows: what comes out of a match, ONE_ROW or ALL_ROWS.
     """
 
     schema: pa.Schema
@@ -63,6 +73,7 @@ class Matching:
     conditions: list[tuple[int, str]] = field(default_factory=list)
     calls: list[MeasureCall] = field(default_factory=list)
     results: list[tuple[str, str, pa.DataType]] = field(default_factory=list)
+    rows: str = ONE_ROW
 
     @property
     def judged(self) -> pa.Schema:
@@ -82,14 +93,16 @@ class Matching:
 
 
 def understood(
-    schema: pa.Schema, pattern: str, define: Sequence[tuple[str, str]], measures: Sequence[tuple[str, str]]
+    schema: pa.Schema, pattern: str, define: Sequence[tuple[str, str]], measures: Sequence[tuple[str, str]], rows: str = ONE_ROW
 ) -> Matching:  # fmt: skip
     """What a pattern, its conditions by variable and its measures by name mean for rows of `schema`.
 
     Raises QueryError, ExpressionError, UnknownColumn or TypeMismatch for what is wrong or not available.
     """
     with about("pattern"):
-        matching = Matching(schema, compile_pattern(pattern))
+        matching = Matching(schema, compile_pattern(pattern), rows=rows)
+    if rows not in (ONE_ROW, ALL_ROWS):
+        raise QueryError(f"rows is {rows!r}; it must be {ONE_ROW!r}, one row per match, or {ALL_ROWS!r}, all of its rows").about("rows")
     _Reader(matching).read(define, measures)
     return matching
 
@@ -111,11 +124,12 @@ def skip_to(skip: str, variables: Sequence[str]) -> tuple[int, bool] | None:
 
 
 def match_schema(matching: Matching, keys: Sequence[str], time: str) -> pa.Schema:
-    """What comes out: keys, bounds in event time, measures."""
+    """What comes out: keys, bounds in event time, measures; of all rows their own columns in place of the keys."""
     stamp = matching.schema.field(time).type
     bounds = [pa.field(MATCH_START, stamp), pa.field(MATCH_END, stamp)]
     results = [pa.field(name, type_) for name, _, type_ in matching.results]
-    return pa.schema([*(matching.schema.field(key) for key in keys), *bounds, *results])
+    own = matching.schema.names if matching.rows == ALL_ROWS else keys
+    return pa.schema([*(matching.schema.field(name) for name in own), *bounds, *results])
 
 
 class _Reader:
@@ -129,7 +143,7 @@ class _Reader:
         for item, (variable, text) in enumerate(define):
             with about("define", item):
                 self._condition(variable, text)
-        if not measures:
+        if not measures and self._matching.rows == ONE_ROW:
             raise QueryError("the pattern has no measures; name at least one, such as measures={'rows': 'count(*)'}").about("measures")
         for item, (name, text) in enumerate(measures):
             with about("measures", item):
@@ -195,19 +209,23 @@ class _Reader:
 
     def _measure(self, name: str, text: str) -> None:
         what = f"the measure {name!r}, {text!r},"
-        tree = _parsed(what, text)
+        when = _WHEN.match(text) if isinstance(text, str) else None
+        running = self._matching.rows == ALL_ROWS and (when is None or when[1].upper() == "RUNNING")
+        tree = _parsed(what, text if when is None else text[when.end() :])
         if isinstance(tree, exp.Alias):
             self._fail(what, "has a name twice; leave out AS")
 
         def replaced(node: exp.Expr) -> exp.Expr:
             if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
                 self._fail(what, f"has {to_sql(node)}; FILTER, OVER and IGNORE NULLS are not available")
+            if isinstance(node, exp.Anonymous) and node.name.lower() == CLASSIFIER and not node.expressions:
+                return self._called(MeasureCall(CLASSIFIER, None, None, pa.string(), running))
             if isinstance(node, exp.Anonymous) and node.name.lower() in _NAVIGATION:
                 self._fail(what, f"has {to_sql(node)}, which is not available; first, last and the other aggregates of a variable are")
             if isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES:
-                return self._call(what, AGGREGATES[node.name.lower()], node)
+                return self._call(what, AGGREGATES[node.name.lower()], node, running)
             if isinstance(node, exp.Column):
-                return self._call(what, "last", exp.Anonymous(this="last", expressions=[node.copy()]))
+                return self._call(what, "last", exp.Anonymous(this="last", expressions=[node.copy()]), running)
             return node
 
         tree = tree.transform(replaced)
@@ -215,7 +233,7 @@ class _Reader:
             found = compile_expression(to_sql(tree), self._matching.measured)
         self._matching.results.append((name, to_sql(tree), found.type))
 
-    def _call(self, what: str, function: str, node: exp.Anonymous) -> exp.Column:
+    def _call(self, what: str, function: str, node: exp.Anonymous, running: bool) -> exp.Column:
         """The column of one aggregate, which is kept once however often it is written."""
         if len(node.expressions) != 1:
             self._fail(what, f"has {to_sql(node)}; {function} takes one argument here")
@@ -231,6 +249,9 @@ class _Reader:
         if table and table not in self._numbers:
             self._fail(what, f"reads {to_sql(node)}, but {table} is not in the pattern; its variables are {', '.join(self._numbers)}")
         call = self._understood(what, function, self._numbers[table] if table else None, argument)
+        return self._called(replace(call, running=running))
+
+    def _called(self, call: MeasureCall) -> exp.Column:
         calls = self._matching.calls
         if call not in calls:
             calls.append(call)

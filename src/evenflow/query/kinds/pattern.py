@@ -16,14 +16,15 @@ from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Origins, 
 from evenflow.query.kinds.wording import (
     keys_text,
 )
-from evenflow.query.matching import LONGEST_WITHIN_US, MATCH_END, MATCH_START, match_schema, skip_to, understood
+from evenflow.query.matching import ALL_ROWS, LONGEST_WITHIN_US, MATCH_END, MATCH_START, ONE_ROW, match_schema, skip_to, understood
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern(KeyedKind):
     """define: (variable, condition) of each. measures: (name, expression) of what is put out of a match. within_us: how long it may take.
 
-    skip: where the search goes on, "past last row", "to next row", "to first B" or "to last B".
+    skip: where the search goes on, "past last row", "to next row", "to first B" or "to last B". rows: what comes out of a match, "one" row
+    or "all" of its own.
     """
 
     name: ClassVar = "pattern"
@@ -34,6 +35,7 @@ class Pattern(KeyedKind):
     measures: Sequence[tuple[str, str]]
     within_us: int
     skip: str
+    rows: str = ONE_ROW
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, within_us = inputs[0], self.within_us
@@ -46,7 +48,7 @@ class Pattern(KeyedKind):
             if isinstance(within_us, bool) or not isinstance(within_us, int) or not 0 < within_us <= LONGEST_WITHIN_US:
                 raise QueryError(f"box {box!r}: within is {within_us!r} microseconds; say how long a match may take, such as '10 minutes'")
         with naming(box):
-            matching = understood(given.schema, self.pattern, self.define, self.measures)
+            matching = understood(given.schema, self.pattern, self.define, self.measures, self.rows)
             with about("skip"):
                 skip_to(self.skip, matching.program.variables)
         schema = match_schema(matching, self.keys, given.event_time)
@@ -55,11 +57,12 @@ class Pattern(KeyedKind):
                 box, schema.names, f"{MATCH_START} and {MATCH_END} are the bounds of the match: rename the other in measures or before"
             )
             check_printable(box, schema)
-        return Outcome((schema, given.schema), MATCH_END, (given.watermark_delay_us or 0) + within_us)
+        time = given.event_time if self.rows == ALL_ROWS else MATCH_END
+        return Outcome((schema, given.schema), time, (given.watermark_delay_us or 0) + within_us)
 
     def step(self, fed: Fed) -> KeyedStep:
         params = {
-            "pattern": self.pattern, "within_us": self.within_us, "skip": self.skip,
+            "pattern": self.pattern, "within_us": self.within_us, "skip": self.skip, "rows": self.rows,
             "define": tuple((one, text) for one, text in self.define), "measures": tuple((one, text) for one, text in self.measures),
             "keys": tuple(self.keys), "time": fed.given.event_time,
         }  # fmt: skip
@@ -67,7 +70,8 @@ class Pattern(KeyedKind):
         return KeyedStep(params, cares=True, keeps_key=False, lag_us=self.within_us)
 
     def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
-        return ((0, column),) if column in self.keys else ()
+        own = inputs[0].names if self.rows == ALL_ROWS else self.keys
+        return ((0, column),) if column in own else ()
 
     def needs(self, number: int) -> Need | None:
         return of_keys(self.keys, "patterns")
@@ -76,4 +80,5 @@ class Pattern(KeyedKind):
         defined = [f"{variable} as {condition}" for variable, condition in self.define]
         measures = [f"{name} = {text}" for name, text in self.measures]
         what = f"{self.pattern} within {duration_text(self.within_us)}"
-        return [keys_text(self.keys), what, f"skip {self.skip}", *defined, *measures]
+        all_rows = ["all rows of a match"] if self.rows == ALL_ROWS else []
+        return [keys_text(self.keys), what, f"skip {self.skip}", *all_rows, *defined, *measures]

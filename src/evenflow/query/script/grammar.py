@@ -77,10 +77,13 @@ class _Parser(ExpressionParser):
         )  # fmt: skip
 
     def _measure(self) -> exp.Expr | None:
-        """An expression, AS a name. Of one row per match RUNNING and FINAL are the same."""
-        self._match_texts(("FINAL", "RUNNING"))
+        """An expression, AS a name, perhaps behind RUNNING or FINAL."""
+        when = self._match_texts(("FINAL", "RUNNING")) and self._prev.text.upper()
         this = self._parse_disjunction()
-        return self.expression(exp.Alias(this=this, alias=self._parse_id_var())) if self._match(TokenType.ALIAS) else this
+        named = self.expression(exp.Alias(this=this, alias=self._parse_id_var())) if self._match(TokenType.ALIAS) else this
+        if named is not None and when:
+            named.meta["when"] = when
+        return named
 
     def _words_until(self, *ends: str) -> exp.Var | None:
         """The words before the first of `ends`, as one."""
