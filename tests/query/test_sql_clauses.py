@@ -67,6 +67,22 @@ def test_having_takes_queries_of_rows() -> None:
     assert rows("SELECT k FROM t GROUP BY k HAVING count(*) > 6 AND EXISTS (SELECT 1 FROM u WHERE m > 50)", "complete") == [(0,), (1,)]
 
 
+def test_names_of_the_list_are_names_in_having_beside_queries() -> None:
+    totals = {k: sum(range(k, 20, 3)) for k in range(3)}
+    most = max(U["m"].to_pylist())
+    above = [(k, s) for k, s in totals.items() if s > most]
+    assert 0 < len(above) < 3
+    assert rows("SELECT k, sum(n) AS s FROM t GROUP BY k HAVING s > (SELECT max(m) FROM u)", "complete") == above
+    assert rows("SELECT k AS kk, sum(n) AS s FROM t GROUP BY k HAVING kk IN (SELECT k FROM u)", "complete") == [
+        (1, totals[1]),
+        (2, totals[2]),
+    ]
+    # A group's own column comes first; any other name is the list's, as without a query.
+    assert rows("SELECT -k AS k, max(n) AS n FROM t GROUP BY k HAVING k IN (SELECT k FROM u) AND n > 18", "complete") == [(-1, 19)]
+    distinct = "SELECT DISTINCT count(*) > 0 AS there FROM t GROUP BY k HAVING k IN (SELECT k FROM u)"
+    assert rows(distinct, "complete") == [(True,)]
+
+
 def test_queries_without_names_are_joined_by_what_both_have() -> None:
     both = "FROM (SELECT k, sum(n) AS s FROM t GROUP BY k) {} (SELECT k, max(m) AS m FROM u GROUP BY k) {}"
     wanted = [(1, 70, 5), (2, 57, 57)]

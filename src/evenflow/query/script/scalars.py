@@ -39,14 +39,19 @@ def with_scalars(lower: Lower, tree: exp.Select, relation: Relation, pending: li
 
 
 def without_having(tree: exp.Select) -> exp.Select:
-    """A HAVING with queries inside as a WHERE of a query around it; the tree itself if there is none."""
+    """A HAVING with queries inside as a WHERE of a query around it, where DISTINCT is, too; the tree itself if there is none.
+
+    The name of a column of the result stands for what that column is, but where groups are by a column of that name.
+    """
     having = tree.args.get("having")
-    if having is None or not _has_query(having) or tree.args.get("distinct"):
+    if having is None or not _has_query(having):
         return tree
     inner = tree.copy()
-    condition = inner.args["having"].this
-    inner.set("having", None)
-    inner.set("with_", None)
+    condition, distinct = inner.args["having"].this, inner.args.get("distinct")
+    for clause in ("having", "with_", "distinct"):
+        inner.set(clause, None)
+    keys = {key.name.lower() for key in (inner.args.get("group") or exp.Group()).expressions if isinstance(key, exp.Column)}
+    shown = {item.alias.lower(): item.this for item in inner.expressions if isinstance(item, exp.Alias)}
     items = [
         item if isinstance(item, exp.Alias | exp.Column) else exp.alias_(item, to_sql(item).replace("`", ""), quoted=True)
         for item in inner.expressions
@@ -56,12 +61,14 @@ def without_having(tree: exp.Select) -> exp.Select:
     holder = exp.Paren(this=condition)
     for node in list(_leaves(holder)):
         name = f"_having{len(hidden)}"
-        hidden.append(exp.alias_(node.copy(), name, quoted=True))
+        plain = isinstance(node, exp.Column) and not node.table and node.name.lower() not in keys
+        hidden.append(exp.alias_((shown.get(node.name.lower(), node) if plain else node).copy(), name, quoted=True))
         node.replace(exp.column(name, quoted=True))
     inner.set("expressions", [*items, *hidden])
     made = exp.Select(expressions=[exp.column(name, quoted=True) for name in names])
     made.set("from_", exp.From(this=exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier("_groups")))))
     made.set("where", exp.Where(this=holder))
+    made.set("distinct", distinct)
     return made
 
 
