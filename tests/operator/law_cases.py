@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -384,6 +385,10 @@ SPANS = Spanned(
     ),
 )  # fmt: skip
 """Totals of some seconds, whose rows keep words, texts and booleans."""
+SPANS_AHEAD = replace(
+    SPANS, places=tuple(replace(place, high=None if place.high is None else place.high + 1_700_000) for place in SPANS.places)
+)
+"""The same with rows that follow, for which rows wait."""
 
 SIDES = pa.schema(
     [("key__0", pa.int64()), ("left__", pa.bool_()), ("back__", pa.bool_())]

@@ -27,6 +27,7 @@ from tests.operator.law_cases import (
     REPEATED,
     ROWS_OF,
     SPANS,
+    SPANS_AHEAD,
     SPREAD,
     InLists,
     Journal,
@@ -270,6 +271,7 @@ OPERATORS = [
     Case("case", lambda: CaseFilter(SCHEMA, ("i > 0", "b")), plain_epochs(("k",)), True),
     Case("resample", lambda: Resample(SCHEMA, ("k",), "ts", 700_000, ("i", "f"), "linear"), in_time_order(("k",)), True),
     Case("spans of time", lambda: Spanned(SCHEMA, ("k",), SPANS), in_time_order(("k",))),
+    Case("spans of time, ahead", lambda: Spanned(SCHEMA, ("k",), SPANS_AHEAD), in_time_order(("k",))),
     Case(
         "resample, forgetting keys",
         lambda: Resample(SCHEMA, ("small",), "ts", 700_000, ("g", "s"), "previous", 2_000_000),

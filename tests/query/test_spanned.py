@@ -63,6 +63,40 @@ def test_totals_of_the_last_seconds(epoch_rows: int) -> None:
         assert row["a"] == pytest.approx(sum(near) / len(near))
 
 
+@pytest.mark.parametrize("epoch_rows", [7, 1000])
+def test_totals_of_the_next_seconds_wait_for_them(epoch_rows: int) -> None:
+    def ahead(frame: str) -> str:
+        return f"OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN {frame})"
+
+    text = f"""SELECT n, k, x, w, d, ts, sum(d) {ahead("INTERVAL '3' SECONDS PRECEDING AND INTERVAL '9' SECONDS FOLLOWING")} AS s,
+        count(*) {ahead("CURRENT ROW AND INTERVAL '4' SECONDS FOLLOWING")} AS c, max(w) {
+        ahead("INTERVAL '1' SECOND FOLLOWING AND INTERVAL '6' SECONDS FOLLOWING")
+    } AS m, count(x) {ahead("INTERVAL '9' SECONDS PRECEDING AND CURRENT ROW")} AS p FROM t"""
+    out = run(text, epoch_rows)
+    found = {row["n"]: row for row in out}
+    assert len(out) == len(found) == COUNT
+    for at, row in found.items():
+        assert (row["k"], row["x"], row["w"], int(row["d"])) == (KEYS[at], VALUES[at], WORDS[at], at)
+        assert row["ts"] == NOON + timedelta(seconds=SECONDS[at])
+        assert row["s"] == sum(within(at, 3, -9))
+        assert row["c"] == len(within(at, 0, -4))
+        assert row["m"] == max((WORDS[i] for i in within(at, -1, -6) if WORDS[i] is not None), default=None)
+        assert row["p"] == sum(VALUES[i] is not None for i in within(at, 9))
+
+
+def test_windows_go_on_behind_rows_that_waited() -> None:
+    over = "OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN CURRENT ROW AND INTERVAL '9' SECONDS FOLLOWING)"
+    inner = f"SELECT ts, count(*) {over} AS c FROM t"
+    text = f"SELECT window.start AS s, max(c) AS m, count(*) AS n FROM ({inner}) GROUP BY window(ts, '20 seconds')"
+    wanted: dict[datetime, tuple[int, int]] = {}
+    for at, second in enumerate(SECONDS):
+        start = NOON + timedelta(seconds=second // 20 * 20)
+        most, count = wanted.get(start, (0, 0))
+        wanted[start] = max(most, len(within(at, 0, -9))), count + 1
+    for epoch_rows in (5, 60):
+        assert {row["s"]: (row["m"], row["n"]) for row in run(text, epoch_rows)} == wanted
+
+
 def test_windows_go_on_behind_it() -> None:
     text = f"SELECT window.start AS s, max(c) AS m FROM (SELECT ts, count(*) {OVER} AS c FROM t) GROUP BY window(ts, '20 seconds')"
     most: dict[datetime, int] = {}
@@ -74,15 +108,16 @@ def test_windows_go_on_behind_it() -> None:
 
 def test_rows_without_a_time_are_among_themselves() -> None:
     table = pa.table({"ts": pa.array([None, None, NOON, NOON], pa.timestamp("us")), "k": ["a"] * 4, "n": [1, 2, 3, 4]})
-    found = run(f"SELECT n, count(*) {OVER} AS c FROM t", 10, table)
-    assert sorted((row["n"], row["c"]) for row in found) == [(1, 2), (2, 2), (3, 2), (4, 2)]
+    for over in (OVER, OVER.replace("CURRENT ROW", "INTERVAL '5' SECONDS FOLLOWING")):
+        found = run(f"SELECT n, count(*) {over} AS c FROM t", 10, table)
+        assert sorted((row["n"], row["c"]) for row in found) == [(1, 2), (2, 2), (3, 2), (4, 2)]
 
 
 @pytest.mark.parametrize(
     ("over", "says"),
     [
         ("ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 1 SECOND PRECEDING", "kept for ever"),
-        ("ORDER BY ts RANGE BETWEEN INTERVAL 1 SECOND PRECEDING AND INTERVAL 1 SECOND FOLLOWING", "not there yet"),
+        ("ORDER BY ts RANGE BETWEEN INTERVAL 1 SECOND PRECEDING AND UNBOUNDED FOLLOWING", "would be waited for"),
         ("ORDER BY n RANGE BETWEEN 3 PRECEDING AND CURRENT ROW", "its column, ts"),
         ("ORDER BY ts RANGE BETWEEN 3 PRECEDING AND CURRENT ROW", "INTERVAL '10' MINUTES"),
         ("ORDER BY ts", "RANGE BETWEEN INTERVAL"),

@@ -12,9 +12,14 @@ from evenflow.processor import BatchProcessor
 
 
 class Built(BatchProcessor):
-    """operator: "module:Class" below `evenflow.operator`, built of the input's schema, the keys and this description."""
+    """operator: "module:Class" below `evenflow.operator`, built of the input's schema, the keys and this description. lag_us: how far the
+    event time of what it puts out may be behind the watermark of what comes in."""
 
     operator: ClassVar[str]
+
+    @property
+    def lag_us(self) -> int:
+        return 0
 
     def process(self, rows: Any, groups: Any, state: Any) -> Any:  # type: ignore[override]
         raise AssertionError(f"{type(self).__name__} describes {self.operator}, which is run in its place")

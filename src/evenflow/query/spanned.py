@@ -16,10 +16,10 @@ from evenflow.stream.schema import parse_ddl
 @dataclass
 class Spanned(Built):
     """Each row with totals of the rows of its key whose event time is from `low` to `high` microseconds behind its own, rows of its own
-    time among them.
+    time among them. Where frames reach ahead a row comes out when what follows is there, at most twice as far behind the watermark.
 
     columns: of the rows, as DDL. time: their event time, in whose order they come. places: what is added, with spans, in which
-    low <= high <= 0.
+    low <= high.
 
     State: of each key the times, and the columns that the totals are of, of its rows of the last span; no key is forgotten.
     """
@@ -39,7 +39,17 @@ class Spanned(Built):
     @property
     def held_us(self) -> int:
         """How long a row is in frames of later ones."""
-        return max(-int(place.low or 0) for place in self.places)
+        return max(0, *(-int(place.low or 0) for place in self.places))
+
+    @property
+    def ahead_us(self) -> int:
+        """How long after a row its frames end."""
+        return max(0, *(int(place.high or 0) for place in self.places))
+
+    @property
+    def lag_us(self) -> int:
+        """See `Built`: the row before the next one may be nearly as far behind the first one as frames reach, and is waited for as long."""
+        return 2 * self.ahead_us
 
 
 def params_in_time(keys: Sequence[str], described: Spanned, ties: Sequence[str] | None) -> dict[str, Any]:

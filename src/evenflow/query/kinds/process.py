@@ -46,7 +46,12 @@ class Process(KeyedKind):
             check_timers(box, self.processor, given, self.order)
         time = given.event_time
         keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
-        return Outcome((schema, given.schema), time if keeps else None, given.watermark_delay_us if keeps else None)
+        delay_us = given.watermark_delay_us
+        return Outcome((schema, given.schema), time if keeps else None, delay_us + self._lag_us if keeps and delay_us is not None else None)
+
+    @property
+    def _lag_us(self) -> int:
+        return self.processor.lag_us if isinstance(self.processor, Built) else 0
 
     def step(self, fed: Fed) -> KeyedStep:
         keys, time = tuple(self.keys), fed.given.event_time
@@ -54,7 +59,7 @@ class Process(KeyedKind):
         # Whether the rows that it returns for a key carry that key, unchanged, it must say itself.
         kept = bool(getattr(self.processor, "keeps_key", False)) and all(key in fed.out.names for key in keys)
         users = not isinstance(self.processor, Built)
-        return KeyedStep(params, cares=users, keeps_key=kept, user_code=users)
+        return KeyedStep(params, cares=users, keeps_key=kept, lag_us=self._lag_us, user_code=users)
 
     def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
         return ((0, column),) if column in self.keys and getattr(self.processor, "keeps_key", False) else ()

@@ -33,8 +33,8 @@ def _drawn(
             lower.script.fail(where, "frames by rows and by time are of two queries; write one around the other")
         if place.low is None:
             lower.script.fail(where, "all rows so far would be kept for ever; write INTERVAL '10' MINUTES PRECEDING in place of UNBOUNDED")
-        if place.high is None or place.high > 0:
-            lower.script.fail(where, "rows that follow are not there yet; write AND CURRENT ROW")
+        if place.high is None:
+            lower.script.fail(where, "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW")
     with lower.script.at(where):
         stream = computed(relation, new).stream
         schema = pa.schema([stream.schema.field(name) for name in stream.columns])
