@@ -41,18 +41,16 @@ class Spanned(Process):
 @dataclass(frozen=True, slots=True)
 class _Line:
     """Rows of all keys of a call, one key's after the other, those that were kept first. group: int64 (n,), whose. order: where each is,
-    among the kept ones and then the new ones. held: int64 (g,), how many were kept of each key."""
+    among the kept ones and then the new ones. start, stop: int64 (n,), where its key's begin, and behind which they end. held: int64 (g,),
+    how many were kept of each key."""
 
     group: Int64s
     order: Int64s
     times: pa.Array
     values: Mapping[str, pa.Array]
+    start: Int64s
+    stop: Int64s
     held: Int64s
-
-    @property
-    def edges(self) -> tuple[Int64s, Int64s]:
-        """Of each row where its key's begin, and behind which they end."""
-        return np.searchsorted(self.group, self.group), np.searchsorted(self.group, self.group, "right")
 
 
 class Totals(BatchProcessor):
@@ -83,13 +81,12 @@ class Totals(BatchProcessor):
 
     def process(self, rows: pa.RecordBatch, groups: Groups, state: Any) -> Any:  # type: ignore[override]
         line = self._line(state, len(groups), rows, groups.ids)
-        _, stop = line.edges
         came = np.flatnonzero(line.order >= line.held.sum())
         out = {name: rows.column(name) for name in self._rows.names}
         out |= self._totals(line, came)
         at = integers_of(line.times)
         known = _known(line.times)
-        self._keep(state, len(groups), line, known[at[known] >= at[stop[known] - 1] - self._described.held_us])
+        self._keep(state, len(groups), line, known[at[known] >= at[line.stop[known] - 1] - self._described.held_us])
         return out, np.arange(rows.num_rows)
 
     def _line(self, state: Any, count: int, rows: pa.RecordBatch | None, ids: Int64s) -> _Line:
@@ -104,7 +101,8 @@ class Totals(BatchProcessor):
 
         times = joined(to_array(words, self._time_type, None), self._described.time)
         values = {name: joined(self._kept(state, name, self._rows.field(name).type), name) for name in self._of}
-        return _Line(group[order], order, times, values, held)
+        group = group[order]
+        return _Line(group, order, times, values, np.searchsorted(group, group), np.searchsorted(group, group, "right"), held)
 
     @property
     def _time_type(self) -> pa.DataType:
@@ -112,10 +110,9 @@ class Totals(BatchProcessor):
 
     def _totals(self, line: _Line, of: Int64s) -> dict[str, pa.Array]:
         """The totals of some rows, by name."""
-        start, stop = line.edges
         found = {}
         for place in self._described.places:
-            low, high = spanned(line.group, line.times, place.low, place.high, start, stop, descending=False)
+            low, high = spanned(line.group, line.times, place.low, place.high, line.start, line.stop, descending=False)
             low, high = low[of], np.maximum(low, high)[of]
             values = None if place.column is None else line.values.get(place.column, line.times)
             found[place.name] = framed(place.function, values, low, high, place.type(self._rows), place.number)
@@ -166,7 +163,7 @@ class Waiting(Totals):
         timed = np.zeros(at.size, np.bool_)
         timed[_known(line.times)] = True
         np.maximum.at(newest, line.group[timed], at[timed])
-        waits = np.arange(at.size) - line.edges[0] >= (line.held - _counts(state))[line.group]
+        waits = np.arange(at.size) - line.start >= (line.held - _counts(state))[line.group]
         out = waits & (~timed | (at <= newest[line.group] - self._described.ahead_us))
         left = waits & ~out
         oldest = newest.copy()
@@ -183,7 +180,7 @@ class Waiting(Totals):
         """Keys that are silent: all that waits has all of its frame."""
         count = len(timers)
         line = self._line(state, count, None, np.empty(0, np.int64))
-        made = np.flatnonzero(np.arange(line.group.size) - line.edges[0] >= (line.held - _counts(state))[line.group])
+        made = np.flatnonzero(np.arange(line.group.size) - line.start >= (line.held - _counts(state))[line.group])
         passed = timers.times.astype("datetime64[us]").astype(np.int64)
         self._keep(state, count, line, np.flatnonzero(integers_of(line.times) >= passed[line.group] - self._described.held_us))
         getattr(state, WAITS).put(np.zeros(count, np.int64))
