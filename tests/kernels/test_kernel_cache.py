@@ -13,7 +13,7 @@ import pytest
 from numba import njit
 
 from evenflow import kernels
-from evenflow.kernels import cache, jit
+from evenflow.kernels import cache, jit, packed
 
 
 class Machine:
@@ -23,7 +23,11 @@ class Machine:
         self.done: list[str] = []
 
     def prepare(self) -> None:
-        cache.prepare(lambda: self.done.append("compiled"), lambda: self.done.append("said"))
+        cache.prepare(self.compile, lambda: self.done.append("said"))
+
+    def compile(self) -> bytes:
+        self.done.append("compiled")
+        return packed.written({})
 
 
 @pytest.fixture
@@ -53,10 +57,19 @@ def test_they_are_compiled_once(at: Callable[[str], Path]) -> None:
     assert machine.done == ["said", "compiled"]
 
 
+def test_those_of_other_sources_are_not_kept(at: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = at("cache")
+    (kept / "kernels-another.complete").touch()
+    for sources in "before", "after":
+        monkeypatch.setattr(cache, "_mark", lambda sources=sources: f"kernels-{cache._machine()}-{sources}.complete")
+        Machine().prepare()
+    assert {path.name for path in kept.glob("*.complete")} == {"kernels-another.complete", cache.mark().name} and cache.complete()
+
+
 def test_who_fails_leaves_them_to_the_next(at: Callable[[str], Path]) -> None:
     at("cache")
 
-    def fail() -> None:
+    def fail() -> bytes:
         raise MemoryError
 
     with pytest.raises(MemoryError):
@@ -70,12 +83,13 @@ def test_other_processes_wait_for_the_first(at: Callable[[str], Path]) -> None:
     at("cache")
     begun, go_on, second, said = threading.Event(), threading.Event(), Machine(), threading.Event()
 
-    def compile_all() -> None:
+    def compile_all() -> bytes:
         begun.set()
         assert go_on.wait(20)
+        return packed.written({})
 
     def wait() -> None:
-        cache.prepare(lambda: second.done.append("compiled"), said.set)
+        cache.prepare(second.compile, said.set)
 
     threads = [threading.Thread(target=cache.prepare, args=(compile_all, lambda: None)), threading.Thread(target=wait)]
     threads[0].start()

@@ -2,7 +2,7 @@
 
 `hash` says which partition a key belongs to, `table` and `fold` are the loops over a paged table, `columns` brings values into
 one form, `route` sorts rows for an exchange, `digest` compares replicas, the others serve single operators; `jit` compiles, `cache`
-keeps what is compiled. They know arrays and nothing else.
+keeps what is compiled and `packed` loads it. They know arrays and nothing else.
 """
 
 import importlib
@@ -29,4 +29,11 @@ def prepare(say: Callable[[], None]) -> None:
     """See to it that every kernel is compiled on this machine, without loading it. say: is called first if they have to be compiled."""
     from evenflow.kernels import cache
 
-    cache.prepare(warm, say)
+    cache.prepare(_compiled, say)
+
+
+def _compiled() -> bytes:
+    from evenflow.kernels import packed
+
+    warm()
+    return packed.written(packed.of_made())

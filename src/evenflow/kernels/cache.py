@@ -1,9 +1,10 @@
 """Where compiled kernels lie on a machine, and whether all of them are there.
 
-To compile all of them takes some 25 s of CPU, to load all of them some tenths of a second. They lie where Numba keeps them: in
+To compile all of them takes some 25 s of CPU, to load all of them some hundredths of a second. They lie where Numba keeps them: in
 NUMBA_CACHE_DIR, beside the sources, or in the user's cache; and, if none of these can be written, in a directory of the user's among the
 temporary files.
-A file beside them, whose name tells versions, sources and processor, says that they are complete.
+A file beside them, whose name tells versions, sources and processor, says that they are complete, and has the machine code of all
+(`packed`), which is what is loaded from then on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import fcntl
 import hashlib
 import os
 import platform
-import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -72,11 +72,16 @@ def by_all_sources(dispatcher: Any) -> None:
 
 def complete() -> bool:
     """Whether every kernel has been compiled here, for this processor and these sources."""
-    return (directory() / _mark()).exists()
+    return mark().exists()
 
 
-def prepare(compile_all: Callable[[], None], say: Callable[[], None]) -> None:
-    """Have all kernels compiled; at once if they are. say: is called before it takes long.
+def mark() -> Path:
+    """The file that says so."""
+    return directory() / _mark()
+
+
+def prepare(compile_all: Callable[[], bytes], say: Callable[[], None]) -> None:
+    """Have all kernels compiled; at once if they are. compile_all: returns their pack. say: is called before it takes long.
 
     Processes that do this at the same time on one machine wait for the first. Kernels that were compiled beside the sources, where this
     user cannot write, are taken from there.
@@ -89,8 +94,10 @@ def prepare(compile_all: Callable[[], None], say: Callable[[], None]) -> None:
     say()
     with _alone(directory() / "kernels.lock"):
         if not complete():
-            compile_all()
-            (directory() / _mark()).touch()
+            pack = compile_all()
+            for old in directory().glob(f"kernels-{_machine()}-*.complete"):
+                old.unlink(missing_ok=True)
+            _put(mark(), pack)
 
 
 def _take(source: Path, target: Path) -> None:
@@ -98,9 +105,13 @@ def _take(source: Path, target: Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     files = [path for pattern in COMPILED for path in source.glob(pattern)]
     for path in [*files, source / _mark()]:
-        aside = target / f"{path.name}.{os.getpid()}"
-        shutil.copyfile(path, aside)
-        aside.replace(target / path.name)
+        _put(target / path.name, path.read_bytes())
+
+
+def _put(path: Path, content: bytes) -> None:
+    aside = path.with_name(f"{path.name}.{os.getpid()}")
+    aside.write_bytes(content)
+    aside.replace(path)
 
 
 @contextlib.contextmanager
@@ -115,10 +126,16 @@ def _alone(path: Path) -> Iterator[None]:
 
 @cache
 def _mark() -> str:
-    """What the compiled code depends on, by Numba's own ideas of it."""
+    """What the compiled code depends on. Only one of the same machine's is kept."""
+    return f"kernels-{_machine()}-{_sources()[:12]}.complete"
+
+
+@cache
+def _machine() -> str:
+    """Versions and processor, by Numba's own ideas of them."""
     words = [platform.python_version(), numba.__version__, llvmlite.__version__, platform.machine(), binding.get_host_cpu_name()]
-    words += [binding.get_host_cpu_features().flatten(), str(config.DISABLE_JIT), _sources()]
-    return f"kernels-{hashlib.sha256('|'.join(words).encode()).hexdigest()[:20]}.complete"
+    words += [binding.get_host_cpu_features().flatten(), str(config.DISABLE_JIT)]
+    return hashlib.sha256("|".join(words).encode()).hexdigest()[:12]
 
 
 @cache

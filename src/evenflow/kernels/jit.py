@@ -11,6 +11,7 @@ change of this room makes all of its kernels anew (`cache.by_all_sources`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, TypeVar, cast
 
 from llvmlite import ir
@@ -18,8 +19,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from evenflow.kernels import ON_COMPILE
-from evenflow.kernels.cache import by_all_sources, complete, placed
+from evenflow.kernels import ON_COMPILE, packed
+from evenflow.kernels.cache import by_all_sources, complete, mark, placed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,19 +29,24 @@ Word = Any
 
 
 def kernel(*signatures: str) -> Callable[[F], F]:
-    """Compile a function for these signatures when its module is imported, or load it from the cache."""
+    """Compile a function for these signatures when its module is imported, or load it: from the pack, if all are compiled, or from Numba's
+    cache."""
 
     def compile_now(function: F) -> F:
-        if ON_COMPILE and not complete():
+        whole = complete()
+        if ON_COMPILE and not whole:
             while ON_COMPILE:
                 ON_COMPILE.pop()()
-        with placed():
-            compiled: Any = njit(cache=True, error_model="numpy")(function)
+        compiled: Any = njit(error_model="numpy")(function)
         if compiled is function:  # NUMBA_DISABLE_JIT
             return function
-        by_all_sources(compiled)
-        for signature in signatures:
-            compiled.compile(signature)
+        if not whole or not packed.load(compiled, cast(FunctionType, function), signatures, packed.read(mark())):
+            with placed():
+                compiled.enable_caching()
+            by_all_sources(compiled)
+            for signature in signatures:
+                compiled.compile(signature)
+            packed.MADE.append((compiled, signatures))
         compiled.disable_compile()
         return cast(F, compiled)
 
