@@ -198,3 +198,11 @@ def planned(run: SimWorld, egress: int) -> bool:
     hosts = run.coordinator.plan.hosts(egress)
     releasing = [run.sites[host].part.releasing for host in hosts if run.sites[host].alive]
     return run.ended or (len(hosts) == 1 and bool(releasing) and releasing[0].taken(egress) > releasing[0].through(egress))
+
+
+def test_what_is_safe_before_a_sink_has_stored_it_shows() -> None:
+    bug = Mutation(
+        "what a sink was given counts as stored", "site.depending:Depending._safe", "if cohort.segment.sink is not None:", "if False:"
+    )
+    with planted(bug), pytest.raises((AssertionError, EvenflowError, TimeoutError, KeyError)):
+        test_epochs_that_a_reader_has_planned_and_not_stored_are_made_again("rows", 0)
