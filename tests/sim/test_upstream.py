@@ -174,7 +174,7 @@ def test_planted_bugs_show(mutation: Mutation) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("seed", some(range(6), 2))
+@pytest.mark.parametrize("seed", some(range(6)))
 def test_epochs_that_a_reader_has_planned_and_not_stored_are_made_again(shape: str, seed: int) -> None:
     """Goal: a sink that reads by itself loses nothing with the one replica that kept epochs for it. Method: a slow reader; the host of the
     egress dies while a batch that it has planned waits there; then its successor."""
