@@ -107,19 +107,20 @@ class Drawing:
         """Casts, calls and syntax, `each` of each pattern."""
         return {**self.casts(), **self.functions(each), **self.syntax(each)}
 
-    def functions(self, each: int) -> dict[str, Compiled]:
-        """Calls of every function, `each` of each number of arguments, but of those that only the parser writes."""
+    def functions(self, each: int, every: int = 1) -> dict[str, Compiled]:
+        """Calls of every function, or of one in `every`, `each` of each number of arguments, but of those that only the parser writes."""
         found: dict[str, Compiled] = {}
-        for name, signature in sorted((name, made) for name, made in FUNCTIONS.items() if not name.startswith("_") and name not in ENDLESS):
+        known = sorted((name, made) for name, made in FUNCTIONS.items() if not name.startswith("_") and name not in ENDLESS)
+        for name, signature in known[::every]:
             for count in range(signature.least, min(signature.most, max(signature.least, ARGUMENTS)) + 1):
                 pattern = f"{name}({', '.join(f'{{{k}}}' for k in range(count))})"
                 found |= self._of(pattern, each)
         return found
 
-    def syntax(self, each: int) -> dict[str, Compiled]:
-        """Every way of writing every kind of syntax, `each` times."""
+    def syntax(self, each: int, every: int = 1) -> dict[str, Compiled]:
+        """Every way of writing every kind of syntax, or one in `every`, `each` times."""
         found: dict[str, Compiled] = {}
-        for pattern in (p for patterns in SYNTAX.values() for p in patterns):
+        for pattern in [p for patterns in SYNTAX.values() for p in patterns][::every]:
             found |= self._of(pattern, each)
         return found
 
