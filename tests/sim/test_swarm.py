@@ -138,10 +138,21 @@ def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch
         8_002_409,  # A box that is asked of an epoch without rows is not called.
         8_002_599,  # Who has finished dies when all faults are over, and other sources go on.
         5_001_931,  # What a site says by the driver waits before a cut, until there has been a link again and it is lost.
+        9_142_586,  # Who has done a partition's last epoch after others did it dies: what it lets in is in all the same.
     ],
 )
 def test_what_seeds_have_found_stays_mended(seed: int) -> None:
     assert run_seed(seed, modes=False).failure is None
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        9_141_730,  # The link of a copy is lost that is made of rows upstream, and has no source.
+    ],
+)
+def test_what_seeds_with_modes_have_found_stays_mended(seed: int) -> None:
+    assert run_seed(seed).failure is None
 
 
 @pytest.mark.parametrize("seed", [3, 17])

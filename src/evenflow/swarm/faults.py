@@ -357,7 +357,7 @@ class Faults(Observer):
 
     def drop_copy_link(self) -> bool:
         copy = self._copy()
-        if copy is None:
+        if copy is None or not {copy.source, copy.target} <= set(self.living()):  # What is made again of rows upstream has no source.
             return False
         self.world.drop_link(copy.source, copy.target)
         return True

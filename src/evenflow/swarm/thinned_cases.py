@@ -31,19 +31,21 @@ from evenflow.world.sim.site import SimSite
 COLUMNS: Final = ("key", "value")
 BEGIN_US: Final = 1_000_000
 SECONDS: Final = 0.4
+DURABLE: Final = frozenset({-1})
+"""Who did what an earlier generation had made durable."""
 
 
 @dataclass
 class Thinnings(Observer):
     """What entered, and what plans kept of it. sinks: by arc out of the source, the output that it leads to alone. worlds: the run's
-    generations. done: by (epoch, source partition), who did it last and the rows that came to the arcs. keeps: by (arc, epoch).
+    generations. done: by (epoch, source partition), who did it and the rows that came to the arcs. keeps: by (arc, epoch).
     further: outputs of which rows are left out behind these arcs, too: of them it is known what may come, and no more. begun: by
     (generation, plan), what was to be kept when it was committed."""
 
     sinks: tuple[str, ...]
     whole: tuple[str, ...] = ()
     worlds: list[Any] = field(default_factory=list)
-    done: dict[tuple[int, int], tuple[int, pa.RecordBatch]] = field(default_factory=dict)
+    done: dict[tuple[int, int], tuple[frozenset[int], pa.RecordBatch]] = field(default_factory=dict)
     keeps: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict)
     further: set[str] = field(default_factory=set)
     begun: dict[tuple[int, int], Any] = field(default_factory=dict)
@@ -51,7 +53,7 @@ class Thinnings(Observer):
     def watch(self, world: Any) -> None:
         """A generation begins: what the one before did behind what was durable is done anew."""
         durable = world.coordinator.beginning.durable
-        self.done = {at: (-1, rows) for at, (_, rows) in self.done.items() if at[0] <= durable}
+        self.done = {at: (DURABLE, rows) for at, (_, rows) in self.done.items() if at[0] <= durable}
         self.keeps = {at: keep for at, keep in self.keeps.items() if at[1] <= durable}
         self.worlds.append(world)
         world.observers = (*world.observers, self)
@@ -74,10 +76,12 @@ class Thinnings(Observer):
             self.further |= {sink for split in work.splits if split.keep for sink in self.layout.thins[split.arc.id].outputs}
             return
         for partition, rows in work.arrived:
-            by, before = self.done.get((epoch, partition), (site.index, rows))
+            by, before = self.done.get((epoch, partition), (frozenset(), rows))
             same = before.num_rows == rows.num_rows
-            assert same or by not in (-1, *members), f"epoch {epoch} of source partition {partition} has other rows at site {site.index}"
-            self.done[epoch, partition] = (site.index, rows)
+            assert same or not by & {*DURABLE, *members}, (
+                f"epoch {epoch} of source partition {partition} has other rows at site {site.index}"
+            )
+            self.done[epoch, partition] = ((by if same else frozenset()) | {site.index}, rows)
         for arc, split in zip(segment.outputs, work.splits, strict=True):
             assert self.keeps.setdefault((arc, epoch), split.keep) == split.keep, (
                 f"site {site.index} keeps {split.keep} of arc {arc} in epoch {epoch}, and another one {self.keeps[arc, epoch]}"
@@ -87,8 +91,8 @@ class Thinnings(Observer):
     def entered(self) -> dict[tuple[int, int], pa.RecordBatch]:
         """By (epoch, source partition), the rows that came to the arcs. What a site did alone that is dead since, nobody has taken."""
         members, newest = self.worlds[-1].coordinator.sites, dict[int, int]()
-        for (epoch, partition), (site, _) in self.done.items():
-            if site in members:
+        for (epoch, partition), (by, _) in self.done.items():
+            if by.intersection(members):
                 newest[partition] = max(epoch, newest.get(partition, 0))
         return {at: rows for at, (_, rows) in self.done.items() if at[0] <= newest.get(at[1], at[0])}
 
