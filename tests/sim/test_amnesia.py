@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -254,6 +255,29 @@ def test_a_source_is_not_read_again_of_which_only_its_rows_have_come(seed: int, 
     run = how(seed, after_s)
     assert run.error is None and happened(run, "begun_anew")
     assert not rows(run) - whole(each_row, seed)
+
+
+def no_rows(stream: Any) -> Any:
+    return each_row(stream).filter("value < -1e18")
+
+
+@pytest.mark.parametrize("draw", [each_row, no_rows])
+def test_a_plan_acts_beyond_what_a_dead_source_has_sent(draw: Any) -> None:
+    """Goal: what has come of a source that nobody follows keeps its epochs. Method: heartbeats are rare, and the site that has read the
+    source dies. What it read is elsewhere by then, with rows for the sink or without: a plan from an epoch among these would let come
+    again what is there, and what comes would be left out, and not declared."""
+    flow = ef.Dataflow("amnesia")
+    source = ef.sources.generator(20_000, 50, rows=ROWS, partitions=1).begun(1_000_000)
+    draw(flow.source(source, name="in")).to(ef.sinks.memory("out"), name="out")
+    rare = replace(FAST, heartbeat_ms=1000.0)
+    run = SimWorld(layout(flow.network, sites=3, partitions=4), sites=3, options=rare, availability="amnesia")
+    run.run_for(0.1)
+    out = max(site.part.processed for site in run.sites)
+    run.kill(0)
+    run.run_until(lambda: bool(happened(run, "begun_anew")), 5.0, "the source to begin anew")
+    assert run.coordinator.plan.effective > out > 20
+    run.run_until_quiet()
+    assert run.error is None and sum(rows(run).values()) == (ROWS if draw is each_row else 0)
 
 
 @pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.name)

@@ -148,6 +148,7 @@ def test_what_seeds_have_found_stays_mended(seed: int) -> None:
 @pytest.mark.parametrize(
     "seed",
     [
+        9_142_568,  # All that have read a source are lost, and what they had sent was beyond all that the driver had seen.
         9_141_730,  # The link of a copy is lost that is made of rows upstream, and has no source.
     ],
 )

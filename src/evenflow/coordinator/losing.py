@@ -15,6 +15,7 @@ def note(run: RunEffects, event: SiteSaid) -> None:
 def hear(run: RunEffects, event: SiteSaid) -> None:
     assert isinstance(event.fact, SourcesStand)
     run.losses.hear(event.fact.heard)
+    run.seen = max(run.seen, *[begins.epoch for begins in event.fact.heard])  # The sink may have it, and nobody who lives.
 
 
 def count(run: RunEffects, event: SiteSaid) -> None:

@@ -117,6 +117,10 @@ class Feeding:
         consumer = self._layout.arcs[stream].consumer
         return min([c.inboxes[stream].through for key, c in self._cohorts.items() if key[0] == consumer], default=0)
 
+    def newest(self) -> int:
+        """Last epoch of which all of some stream is here. What is incomplete is forgotten when its producer begins anew."""
+        return max([inbox.through for cohort in self._cohorts.values() for inbox in cohort.inboxes.values()], default=0)
+
     # ------------------------------------------------------------ this site produces
 
     def _request(self, site: SiteId, resume: Resume) -> None:

@@ -118,10 +118,13 @@ class Ground:
 
     @property
     def epoch_known(self) -> int:
-        """The last epoch that is known here to have been closed. Where sites read for themselves, one that has died since may have been
-        ahead of all that live, and what it has sent is here (V2)."""
+        """The last epoch that is known here to have been closed. Who closed it may have died since, with all that were to promise for
+        it: where sites read for themselves, or where nobody follows a source (B4). What it has sent is here (V2)."""
         ingress = self.ingress
-        return ingress.known if isinstance(ingress, ContentIngress) else ingress.closed
+        if isinstance(ingress, ContentIngress):
+            return ingress.known
+        closed = ingress.closed if ingress.queues else 0
+        return max(closed, self.feeding.newest(), self.leading.newest_witnessed())
 
     def stir(self) -> None:
         """Something is new: look what follows from it."""

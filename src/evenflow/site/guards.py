@@ -53,7 +53,7 @@ def wants_none(part: Ground, event: RowsArrived | BatchDone) -> bool:
 
 
 def in_time(part: Ground, event: PlanProposed) -> bool:
-    return part.epoch_known < event.plan.effective or not (part.ingress.queues or part.by_content)
+    return part.epoch_known < event.plan.effective
 
 
 def is_fenced(part: Ground, event: Heard) -> bool:

@@ -186,6 +186,10 @@ class Leading:
         if log.end > self._witnessed.get(key, NEVER).epoch:
             self._witnessed[key] = Begins(*key, log.end, log.taken, log.ended, log.stamp)
 
+    def newest_witnessed(self) -> int:
+        """Last epoch of a source that is known here though nobody follows it."""
+        return max([begins.epoch for begins in self._witnessed.values()], default=0)
+
     def heard_of(self, plan: Plan) -> tuple[Begins, ...]:
         """Of ingress partitions that begin anew with a plan, what has been heard here."""
         keys = [(copy.segment, partition) for copy in plan.copies if copy.void for partition in copy.partitions]
