@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -42,6 +43,30 @@ def to_arrow_file(table: pa.Table, said: Mapping[str, Any], rest: Callable[[], N
     return Written(data, table.num_rows, digest_of(data))
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of tables, of one partition or more. slots: int64 (n,). words: int64 (n, width), each with a mark. objects: (n,) a column."""
+
+    slots: Int64s
+    words: Int64s
+    objects: tuple[np.ndarray[Any, Any], ...]
+
+    @classmethod
+    def of(cls, table: pa.Table, width: int, types: int) -> Rows:
+        """What a capture's object has; all of it at once, since a column costs the same for a few rows as for thousands."""
+        words = np.zeros((table.num_rows, width), np.int64)
+        words[:, MARK] = 1
+        for name, at in (*_PLACES, *((f"w{at}", HEADER + at) for at in range(width - HEADER))):
+            words[:, at] = table.column(name).to_numpy()
+        names = [f"o{at}" for at in range(types)]
+        batch = pa.RecordBatch.from_arrays([_one(table.column(name)) for name in names], [str(at) for at in range(types)])
+        return cls(table.column("slot").to_numpy().astype(np.int64), words, tuple(objects_of(batch)) if types else ())
+
+    def slice(self, at: int, count: int) -> Rows:
+        here = slice(at, at + count)
+        return Rows(self.slots[here], self.words[here], tuple(column[here] for column in self.objects))
+
+
 class TableRows:
     """One partition of a table. words: int64 (pages, PAGE, width), those of a slot that is not in use have no mark. objects: a column each,
     (pages, PAGE). _pages: of the table, ascending, that are here, and where each is, `_place`. _used: how many."""
@@ -61,22 +86,15 @@ class TableRows:
     def image_bytes(self) -> int:
         return self.words.nbytes + sum(8 * column.size for column in self.objects)
 
-    def paste(self, rows: pa.Table, pages: Int64s, present: np.ndarray[Any, Any]) -> None:
-        """rows: that are new or have changed, with their slots. pages, present: bool (p, PAGE), of those written, the slots in use."""
-        slots = rows.column("slot").to_numpy().astype(np.int64)
-        self._admit(np.unique(np.concatenate([pages, slots // PAGE])))
+    def paste(self, rows: Rows, pages: Int64s, present: np.ndarray[Any, Any]) -> None:
+        """rows: that are new or have changed. pages, present: bool (p, PAGE), of those written, the slots in use."""
+        self._admit(np.unique(np.concatenate([pages, rows.slots // PAGE])))
         here = self._at(pages)
         self.words[here, :, MARK] = np.where(present, self.words[here, :, MARK], 0)
-        place, within = self._at(slots // PAGE), slots % PAGE
-        width = self.words.shape[2]
-        self.words[place, within, MARK] = 1
-        for name, at in (*_PLACES, *((f"w{at}", HEADER + at) for at in range(width - HEADER))):
-            self.words[place, within, at] = rows.column(name).to_numpy()
-        if self.types:
-            names = [f"o{at}" for at in range(len(self.types))]
-            batch = pa.RecordBatch.from_arrays([_one(rows.column(name)) for name in names], [str(at) for at in range(len(names))])
-            for column, values in zip(self.objects, objects_of(batch), strict=True):
-                column[place, within] = values
+        place, within = self._at(rows.slots // PAGE), rows.slots % PAGE
+        self.words[place, within] = rows.words
+        for column, values in zip(self.objects, rows.objects, strict=True):
+            column[place, within] = values
         if ((self.words[here, :, MARK] > 0) != present).any():
             raise ValueError("slots that are in use have no row in the image, or the other way round")
 
@@ -192,20 +210,22 @@ class Image:
         step, form, at = said["step"], said["form"], 0
         written = touched(said) if form == "delta" else {}
         held = held_in(said) if form in FORMS else {}
+        types = [table.schema.field(name).type for name in table.schema.names if name.startswith("o")]
+        changed = Rows.of(table, said["width"], len(types)) if form in ("rows", "delta") else None
         for partition, count in said["partitions"]:
-            rows, at = table.slice(at, count), at + count
             key = partition, step
-            if form in FORMS:
-                self._parts[key] = self._held(self._parts.get(key), held[partition], rows)
-            elif form in ("rows", "delta"):
+            if changed is not None:
                 since, pages, present = written.get(partition, (-1, np.zeros(0, np.int64), np.zeros((0, PAGE), np.bool_)))
                 if since < 0:
-                    types = [table.schema.field(name).type for name in table.schema.names if name.startswith("o")]
                     self._parts[key] = TableRows(said["width"], types)
                     pages, present = pages[:0], present[:0]
-                self._table(key).paste(rows, pages, present)
+                self._table(key).paste(changed.slice(at, count), pages, present)
+            elif form in FORMS:
+                self._parts[key] = self._held(self._parts.get(key), held[partition], table.slice(at, count))
             else:
+                rows = table.slice(at, count)
                 self._parts[key] = WholeState(whole_state(rows, said) if form == "state" else table_state(rows, said))
+            at += count
 
     def _table(self, key: tuple[int, int]) -> TableRows:
         part = self._parts.get(key)

@@ -59,6 +59,8 @@ BYTES_FORMS: Final = ("state", "held", "changes")
 """Forms in which each partition is a row of bytes."""
 _HEAD: Final = struct.Struct("<4sIQ")
 """Of a table's state: magic, words of a row, rows."""
+TOGETHER_ROWS: Final = 16_384
+"""So many rows of small partitions are made columns at once."""
 _PLACES: Final = (("hash", HASH), ("check", CHECK), ("window", EXTRA))
 
 
@@ -126,8 +128,8 @@ def rows_object(
     delta = any(each.since >= 0 for each in ordered)
     width = ordered[0].words.shape[1]
     chunks: dict[str, list[Any]] = {}
-    for each in ordered:
-        for name, array in _columns(each, types).items():
+    for some in _together(ordered):
+        for name, array in _columns(some, types).items():
             chunks.setdefault(name, []).append(array)
         rest()
     said = {
@@ -146,14 +148,29 @@ def rows_object(
     return replace(made, of=of, since={each.partition: each.since for each in ordered})
 
 
-def _columns(found: PartitionRows, types: Sequence[pa.DataType]) -> dict[str, pa.Array]:
-    words, count = found.words, len(found.words)
-    columns: dict[str, Any] = {"key_group": _key_groups(words), "partition": np.full(count, found.partition, np.int32)}
-    columns["slot"] = found.slots.astype(np.uint32)
+def _together(found: Sequence[PartitionRows]) -> Iterator[list[PartitionRows]]:
+    """Partitions whose rows are made columns at once: what a column costs is the same for a few rows as for thousands."""
+    some: list[PartitionRows] = []
+    rows = 0
+    for each in found:
+        if some and rows + len(each.words) > TOGETHER_ROWS:
+            yield some
+            some, rows = [], 0
+        some.append(each)
+        rows += len(each.words)
+    yield some
+
+
+def _columns(found: Sequence[PartitionRows], types: Sequence[pa.DataType]) -> dict[str, pa.Array]:
+    words = np.concatenate([each.words for each in found]) if len(found) > 1 else found[0].words
+    owners = np.repeat(np.array([each.partition for each in found], np.int32), [len(each.words) for each in found])
+    columns: dict[str, Any] = {"key_group": _key_groups(words), "partition": owners}
+    columns["slot"] = np.concatenate([each.slots for each in found]).astype(np.uint32)
     columns |= {name: words[:, place] for name, place in _PLACES}
     columns |= {f"w{at}": words[:, HEADER + at] for at in range(words.shape[1] - HEADER)}
     arrays = {name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}
-    return arrays | {f"o{at}": to_arrow(column, kind) for at, (column, kind) in enumerate(zip(found.objects, types, strict=True))}
+    objects = [np.concatenate(column) for column in zip(*(each.objects for each in found), strict=True)]
+    return arrays | {f"o{at}": to_arrow(column, kind) for at, (column, kind) in enumerate(zip(objects, types, strict=True))}
 
 
 def _key_groups(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
