@@ -9,7 +9,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.availability.mode import Mode, Modes
-from evenflow.coordinator.events import Done, Happened
+from evenflow.coordinator.events import Done, Happened, RepartitionRequested
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
@@ -19,13 +19,13 @@ ROWS = 6_000
 FAST = FlowOptions(linger_ms=2.0, heartbeat_ms=20.0)
 
 
-def world(*, seed: int = 0, availability: str = "pairs", replicas: int = 2, spares: int = 0) -> SimWorld:
+def world(*, seed: int = 0, availability: str = "pairs", replicas: int = 2, spares: int = 0, partitions: int = 8) -> SimWorld:
     flow = ef.Dataflow("modes")
     source = ef.sources.generator(20_000, 50, rows=ROWS, partitions=4, seed=seed).begun(1_000_000)
     stream = flow.source(source, name="in")
     stream.select("key", "value", "ts").to(ef.sinks.memory("rows"), name="rows")
     stream.group_by("key").agg(n="count(*)").to(ef.sinks.memory("totals"), name="totals")
-    planned = layout(flow.network, sites=4, partitions=8)
+    planned = layout(flow.network, sites=4, partitions=partitions, max_partitions=8)
     return SimWorld(planned, sites=4, spares=spares, seed=seed, options=FAST, replicas=replicas, availability=availability, patience_ms=0.0)
 
 
@@ -120,6 +120,20 @@ def test_a_change_waits_for_copies_that_are_under_way() -> None:
     request = run.set_availability(of_all(run, Mode.AMNESIA), 2)
     assert request not in run.answers and run.coordinator.plan.mode(0) is Mode.PAIRS
     run.run_until(lambda: request in run.answers, 5.0, "the change")
+    precise(run)
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_a_change_waits_until_state_is_divided(partitions: int) -> None:
+    """Goal: replicas that are needed no more take part in what is divided before they go (E1). Method: ask for other numbers of partitions
+    and for one replica of each at once, so that the plan with fewer replicas follows at the heels of the one that divides."""
+    run = world(partitions=4 if partitions > 4 else 8)
+    run.run_for(0.03)
+    keyed = tuple(segment.id for segment in run.layout.segments if segment.is_keyed(run.layout))
+    run.driver.coordinate(RepartitionRequested(keyed, partitions, 7))
+    request = run.set_availability(of_all(run, Mode.AMNESIA), 2)
+    run.run_until(lambda: request in run.answers, 5.0, "the change")
+    assert all(run.coordinator.repartitioning.count(segment) == partitions for segment in keyed)
     precise(run)
 
 

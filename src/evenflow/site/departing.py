@@ -6,7 +6,7 @@ moved goes as if it had died, and one that was being copied here as if it had ne
 
 from __future__ import annotations
 
-from evenflow.plan.plan import Copy
+from evenflow.plan.plan import Copy, Plan
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import CloseSource, Ship
 from evenflow.site.feeding import Feeding
@@ -121,6 +121,19 @@ class Departing:
                 self._leaving.append((cohort, leaving))
         self.say_goodbye()
         assert not any(set(self.staying(c)).intersection(copy.partitions) for key, c in cohorts.items() if key[0] == copy.segment)
+
+    def divides_first(self, plan: Plan) -> bool:
+        """Something here that a plan with other modes would leave out at once takes part in a division to come (E1): what is to get its
+        state would get nothing, or what has its state would divide it without an owner."""
+        view = self._view
+        leaves = view.leaves_out(view.plan, plan)
+        return any(
+            view.key_groups(cohort.segment, before.effective) is not cohort.hosted.groups
+            for cohort in self._housing.cohorts.values()
+            if cohort.segment.id in leaves
+            for before in view.plans
+            if before.effective > cohort.hosted.done
+        )
 
     def staying(self, cohort: Cohort) -> tuple[int, ...]:
         """Its partitions, without those that leave at the end of the epoch that is being processed."""

@@ -13,6 +13,7 @@ from evenflow.availability.mode import Mode
 from evenflow.errors import SourceError
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.section import CLOSES, Mark
+from evenflow.plan.plan import Plan
 from evenflow.site import guards
 from evenflow.site.arriving import Arriving
 from evenflow.site.backing import Backing
@@ -108,6 +109,7 @@ class Effects(Fittings):
         self.imaging = Imaging(self, self.options.image_memory_bytes)
         self._ingress_streams = {a for s in layout.segments if s.kind == "ingress" for a in s.outputs}
         self._asked_plan = self._promised = 0
+        self._unsaid: Plan | None = None
         self._settle_in()
 
     def _settle_in(self) -> None:
@@ -373,9 +375,15 @@ class Effects(Fittings):
         self.tell(PartFailed(box, self.ingress.closed + 1, str(error), str(error), SourceError.__name__))
 
     def promise(self, event: PlanProposed) -> None:
-        self._promised = event.plan.number
+        self._promised, self._unsaid = event.plan.number, event.plan
         self.ingress.hold_from = event.plan.effective
-        self.tell(Promised(event.plan.number, self.leading.heard_of(event.plan)))
+        self.say_promised()
+
+    def say_promised(self) -> None:
+        plan = self._unsaid
+        if plan is not None and not self.departing.divides_first(plan):
+            self._unsaid = None
+            self.tell(Promised(plan.number, self.leading.heard_of(plan)))
 
     def refuse(self, event: PlanProposed) -> None:
         self.tell(Refused(event.plan.number, self.epoch_known))
@@ -401,7 +409,7 @@ class Effects(Fittings):
     def abandon(self, event: PlanAborted) -> None:
         self._stirred = True
         if event.number == self._promised:
-            self.ingress.hold_from = None
+            self.ingress.hold_from = self._unsaid = None
 
     def ignore(self, event: Event) -> None:
         """The rule's row says why."""

@@ -174,6 +174,7 @@ class SiteMachine(Effects):
         self._run_cohorts()
         if self._advance():
             self._run_cohorts()
+        self.say_promised()
         if self.housing.joining:
             self.arriving.report_live()
         self.spilling.go_on()

@@ -185,10 +185,14 @@ class View:
 
     def left_out(self) -> dict[int, tuple[int, ...]]:
         """By segment, partitions that lived here under the plan before and are not here under the newest, which has other modes."""
-        if len(self.plans) < 2 or self.plans[-2].modes == self.plan.modes:
-            return {}
-        found = {}
-        for segment, (then, now) in enumerate(zip(self.plans[-2].placement, self.plan.placement, strict=True)):
+        return self.leaves_out(self.plans[-2], self.plan) if len(self.plans) > 1 else {}
+
+    def leaves_out(self, before: Plan, plan: Plan) -> dict[int, tuple[int, ...]]:
+        """The same of any plan and the one before."""
+        found: dict[int, tuple[int, ...]] = {}
+        if before.modes == plan.modes:
+            return found
+        for segment, (then, now) in enumerate(zip(before.placement, plan.placement, strict=True)):
             gone = tuple(p for p, sites in enumerate(now) if self.site in then[p] and self.site not in sites)
             if gone:
                 found[segment] = gone

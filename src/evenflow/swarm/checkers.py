@@ -89,6 +89,8 @@ class Checkers(Observer):
             )
             out = max([epoch for site, epoch in self._newest.items() if self._counts(site)], default=0)
             assert plan.effective > out, f"plan {plan.number} acts from {plan.effective}; {out} is out"
+            if plan.modes != before.modes:  # Replicas that are not needed go, and may be copied back.
+                self._left.update(_hosting(before) - _hosting(plan))
         for row in plan.placement:
             for sites in row:
                 real = [site for site in sites if site >= 0]
@@ -325,3 +327,9 @@ class Checkers(Observer):
         before = self._stored.get(release.sink, 0)
         assert release.epoch > before, f"sink {release.sink} got epoch {release.epoch} after {before}"
         self._stored[release.sink] = release.epoch
+
+
+def _hosting(plan: Plan) -> set[tuple[int, int, int]]:
+    """(site, segment, partition) of all its replicas."""
+    placed = [(segment, partition, sites) for segment, row in enumerate(plan.placement) for partition, sites in enumerate(row)]
+    return {(site, segment, partition) for segment, partition, sites in placed for site in sites if site >= 0}
