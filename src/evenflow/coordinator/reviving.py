@@ -73,7 +73,7 @@ class Reviving:
         if not calm or not hosts <= known.keys():
             return False
         least = min(known[host] for host in hosts)
-        if least[0] <= self.base_of(said.segment):
+        if least[0] <= self._bases.get(said.segment, (self._begun, NO_WATERMARK))[0]:
             return False
         self._bases[said.segment] = least
         return True
@@ -93,9 +93,10 @@ class Reviving:
         return retained[-1].epoch if retained else self._begun
 
     def base_of(self, segment: int) -> int:
-        """The epoch from whose end its lost partitions begin again."""
-        if self._view.plan.mode(segment) is Mode.UPSTREAM:
-            return self._bases.get(segment, (self._begun, NO_WATERMARK))[0]
+        """The epoch from whose end its lost partitions begin again. With upstream backup that of a checkpoint, too, until no row is in the
+        state any more that came before this generation: its producers keep what came since."""
+        if self._view.plan.mode(segment) is Mode.UPSTREAM and segment in self._bases:
+            return self._bases[segment][0]
         return self.base
 
     def can(self) -> bool:
@@ -162,8 +163,8 @@ class Reviving:
         """What the target of a copy is to read."""
         if unit := self._backing.unit_of(copy):
             return Revive(copy.number, copy.segment, copy.partitions, copy.base, (), unit)
-        if self._view.plan.mode(copy.segment) is Mode.UPSTREAM:
-            base, watermark = self._bases.get(copy.segment, (self._begun, NO_WATERMARK))
+        if self._view.plan.mode(copy.segment) is Mode.UPSTREAM and (copy.segment in self._bases or not copy.base):
+            base, watermark = self._bases.get(copy.segment, (0, NO_WATERMARK))
             assert base == copy.base, f"the base of segment {copy.segment} has moved while something begins again from it"
             return Revive(copy.number, copy.segment, copy.partitions, base, (), watermark=watermark)
         retained = self._checkpointing.retained
