@@ -218,7 +218,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     store = draw_store(journal) if name != "asked" else None
     if store is not None:
         planned = publishing(planned, journal)
-    reads = Random(f"reader of seed {seed}").random() < 0.15
+    # What waits at a site for such a reader, amnesia would lose and an image has not: the engine refuses both there.
+    reads = (name != "modes" or store is not None) and Random(f"reader of seed {seed}").random() < 0.15
     if not reads and name != "modes":
         planned = unordered(planned, Random(f"first come of seed {seed}"))
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
