@@ -84,16 +84,11 @@ class GroupReader(Reader):
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         upstream = self._upstream or self._open()
-        if self._rest is None:
-            self._rest = self._next(upstream)
-        rest = self._rest
-        if rest is None:
-            self._through, self.ended = upstream.through, upstream.ended
-            return None
-        self._rest = rest.slice(max_rows) if rest.num_rows > max_rows else None
+        rest = self._next(upstream) if self._rest is None else self._rest
+        self._rest = rest.slice(max_rows) if rest is not None and rest.num_rows > max_rows else None
         if self._rest is None:
             self._through, self.ended = upstream.through, upstream.ended
-        return rest.slice(0, max_rows)
+        return None if rest is None else rest.slice(0, max_rows)
 
     def times(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         """When the upstream epochs of the rows began."""

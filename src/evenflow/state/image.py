@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import TransferCorrupt
-from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER, MARK, PAGE
+from evenflow.kernels.table import MARK, PAGE
 from evenflow.state.held_objects import FORMS, Held, held_in, held_state
-from evenflow.state.objects import METADATA, Written, table_state, touched, whole_state
+from evenflow.state.objects import METADATA, Written, table_state, touched, whole_state, word_places
 from evenflow.state.page_snapshot import State, encode, objects_of, sorted_rows
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.digest import digest_of
@@ -28,7 +28,6 @@ from evenflow.stream.ipc import bytes_of
 FRAMES: Final = -1
 """The step of what is no state but frames, in a capture and in the state of a copy."""
 WRONG: Final = (pa.ArrowException, ValueError, KeyError, TypeError, IndexError)
-_PLACES: Final = (("hash", HASH), ("check", CHECK), ("window", EXTRA))
 
 
 def to_arrow_file(table: pa.Table, said: Mapping[str, Any], rest: Callable[[], None] = lambda: None) -> Written:
@@ -56,7 +55,7 @@ class Rows:
         """What a capture's object has; all of it at once, since a column costs the same for a few rows as for thousands."""
         words = np.zeros((table.num_rows, width), np.int64)
         words[:, MARK] = 1
-        for name, at in (*_PLACES, *((f"w{at}", HEADER + at) for at in range(width - HEADER))):
+        for name, at in word_places(width):
             words[:, at] = table.column(name).to_numpy()
         names = [f"o{at}" for at in range(types)]
         batch = pa.RecordBatch.from_arrays([_one(table.column(name)) for name in names], [str(at) for at in range(types)])

@@ -163,14 +163,23 @@ def _together(found: Sequence[PartitionRows]) -> Iterator[list[PartitionRows]]:
 
 def _columns(found: Sequence[PartitionRows], types: Sequence[pa.DataType]) -> dict[str, pa.Array]:
     words = np.concatenate([each.words for each in found]) if len(found) > 1 else found[0].words
-    owners = np.repeat(np.array([each.partition for each in found], np.int32), [len(each.words) for each in found])
-    columns: dict[str, Any] = {"key_group": _key_groups(words), "partition": owners}
-    columns["slot"] = np.concatenate([each.slots for each in found]).astype(np.uint32)
-    columns |= {name: words[:, place] for name, place in _PLACES}
-    columns |= {f"w{at}": words[:, HEADER + at] for at in range(words.shape[1] - HEADER)}
-    arrays = {name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}
+    slots = np.concatenate([each.slots for each in found]).astype(np.uint32)
+    arrays = _of_words(words, [[each.partition, len(each.words)] for each in found], slot=slots)
     objects = [np.concatenate(column) for column in zip(*(each.objects for each in found), strict=True)]
     return arrays | {f"o{at}": to_arrow(column, kind) for at, (column, kind) in enumerate(zip(objects, types, strict=True))}
+
+
+def _of_words(words: np.ndarray[Any, Any], counts: Sequence[Sequence[int]], **more: np.ndarray[Any, Any]) -> dict[str, pa.Array]:
+    """Columns of rows. counts: (partition, rows of it), in order. more: columns that stand before those of the words."""
+    owners = np.repeat(np.array([partition for partition, _ in counts], np.int32), [count for _, count in counts])
+    columns = {"key_group": _key_groups(words), "partition": owners, **more}
+    columns |= {name: words[:, place] for name, place in word_places(words.shape[1])}
+    return {name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}
+
+
+def word_places(width: int) -> list[tuple[str, int]]:
+    """The columns that the words of a row are in, and which word each has."""
+    return [*_PLACES, *((f"w{at}", HEADER + at) for at in range(width - HEADER))]
 
 
 def _key_groups(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -226,11 +235,7 @@ def _rows(states: Sequence[tuple[int, State]], types: Sequence[pa.DataType]) -> 
     opened.sort(key=lambda each: (int(each[1][0, HASH].astype(np.uint64)) if len(each[1]) else 0, each[0]))
     words = np.concatenate([rows for _, rows, _ in opened])
     counts = [[partition, len(rows)] for partition, rows, _ in opened]
-    owners = np.repeat(np.array([partition for partition, _ in counts], np.int32), [count for _, count in counts])
-    columns: dict[str, Any] = {"key_group": _key_groups(words), "partition": owners}
-    columns |= {name: words[:, place] for name, place in _PLACES}
-    columns |= {f"w{at}": words[:, HEADER + at] for at in range(width - HEADER)}
-    arrays = {name: pa.array(np.ascontiguousarray(column)) for name, column in columns.items()}
+    arrays: dict[str, Any] = _of_words(words, counts)
     for at in range(len(types)):
         arrays[f"o{at}"] = pa.chunked_array([batch.column(at) for _, _, batch in opened if batch is not None], types[at])
     return pa.table(arrays), counts
@@ -396,7 +401,7 @@ def _write_words(words: np.ndarray[Any, Any], taken: Taken) -> None:
     count = taken.rows.num_rows if taken.kept is None else len(taken.kept)
     kept = np.arange(count) if taken.kept is None else taken.kept
     into = np.arange(taken.into.start, taken.into.start + count) if isinstance(taken.into, slice) else taken.into
-    places = [*_PLACES, *((f"w{at}", HEADER + at) for at in range(words.shape[1] - HEADER))]
+    places = word_places(words.shape[1])
     gather: Any = gather_columns
     for group in range(0, len(places), GATHERED):
         some = places[group : group + GATHERED]
