@@ -389,6 +389,12 @@ SPANS_AHEAD = replace(
     SPANS, places=tuple(replace(place, high=None if place.high is None else place.high + 1_700_000) for place in SPANS.places)
 )
 """The same with rows that follow, for which rows wait."""
+NEIGHBOURS = replace(SPANS, places=(
+    Place("next", "lead", "s", 2), Place("last", "lag", "small", -3), Place("some", "sum", "f", -2, 1), Place("more", "max", "s", 1, 3),
+))  # fmt: skip
+"""Rows before and behind, by number."""
+AROUND = replace(SPANS, places=(*SPANS_AHEAD.places, *NEIGHBOURS.places))
+"""By number and by time."""
 
 SIDES = pa.schema(
     [("key__0", pa.int64()), ("left__", pa.bool_()), ("back__", pa.bool_())]

@@ -22,8 +22,10 @@ from tests.drawn import MANY, examples, one_in
 from tests.operator.aggregate_cases import ALL_CALLS, IGNORING_NULLS, SCHEMA, bits, call, make_batch, make_rows
 from tests.operator.join_cases import OneInput
 from tests.operator.law_cases import (
+    AROUND,
     COUNTS,
     NAMES_OF,
+    NEIGHBOURS,
     REPEATED,
     ROWS_OF,
     SPANS,
@@ -272,6 +274,8 @@ OPERATORS = [
     Case("resample", lambda: Resample(SCHEMA, ("k",), "ts", 700_000, ("i", "f"), "linear"), in_time_order(("k",)), True),
     Case("spans of time", lambda: Spanned(SCHEMA, ("k",), SPANS), in_time_order(("k",))),
     Case("spans of time, ahead", lambda: Spanned(SCHEMA, ("k",), SPANS_AHEAD), in_time_order(("k",))),
+    Case("rows around, by number", lambda: Spanned(SCHEMA, ("k",), NEIGHBOURS), in_time_order(("k",))),
+    Case("rows around, by number and time", lambda: Spanned(SCHEMA, ("k",), AROUND), in_time_order(("k",))),
     Case(
         "resample, forgetting keys",
         lambda: Resample(SCHEMA, ("small",), "ts", 700_000, ("g", "s"), "previous", 2_000_000),

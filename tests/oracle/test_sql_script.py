@@ -259,6 +259,23 @@ ASKED = {
            max(x) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 3 SECONDS PRECEDING AND INTERVAL '700' MILLISECONDS PRECEDING)
            + 1 AS mx, count(*) OVER (PARTITION BY n % 3, k ORDER BY ts RANGE INTERVAL '1' MINUTE PRECEDING) AS c FROM t"""
     ),
+    "rows that follow": Asked(
+        """SELECT k, n, x, ts, lead(n) OVER w AS a, lead(x, 3, -1) OVER w AS b, lag(x) OVER w AS c, ts - lead(ts) OVER w AS e,
+           sum(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS d,
+           last_value(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 1 FOLLOWING AND 4 FOLLOWING) AS f,
+           min(n) OVER (PARTITION BY n % 3 ORDER BY ts RANGE BETWEEN CURRENT ROW AND CURRENT ROW) AS g
+           FROM t WINDOW w AS (PARTITION BY k ORDER BY ts, n, x)"""
+    ),
+    "windows by the time of the row that follows": Asked(
+        """SELECT window.start AS s, k, count(*) AS c, max(gap) AS g FROM
+           (SELECT k, lead(ts) OVER w AS until, n - lead(n) OVER w AS gap FROM t WINDOW w AS (PARTITION BY k ORDER BY ts, n, x))
+           GROUP BY window(until, '10 seconds'), k"""
+    ),
+    "two different OVER": Asked(
+        """SELECT k, n, ts, sum(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS 3 PRECEDING) AS a,
+           max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS 1 PRECEDING) AS b, lag(x) OVER (PARTITION BY n ORDER BY ts, k, x) AS c
+           FROM t"""
+    ),
     "spans of time ahead": Asked(
         """SELECT k, n, ts,
            avg(n) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 2 SECONDS PRECEDING AND INTERVAL 1 SECOND FOLLOWING) AS m,

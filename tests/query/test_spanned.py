@@ -11,8 +11,13 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import QueryError
+from evenflow.operator.user.spanned import Spanned as Operator
 from evenflow.query.planner import layout
+from evenflow.query.ranked import Place
+from evenflow.query.spanned import Spanned
 from evenflow.site.options import FlowOptions
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
 from evenflow.world.sim.world import SimWorld
 
 NOON = datetime(2026, 1, 1, 12)
@@ -113,12 +118,105 @@ def test_rows_without_a_time_are_among_themselves() -> None:
         assert sorted((row["n"], row["c"]) for row in found) == [(1, 2), (2, 2), (3, 2), (4, 2)]
 
 
+def in_order(at: int) -> list[int]:
+    """Rows of the same key as one, by time and number."""
+    return sorted((i for i in range(COUNT) if KEYS[i] == KEYS[at]), key=lambda i: (SECONDS[i], i))
+
+
+def around(at: int, low: int, high: int) -> list[int]:
+    """Rows of the same key from so many rows behind one to so many."""
+    rows = in_order(at)
+    place = rows.index(at)
+    return rows[max(0, place + low) : max(0, place + high + 1)]
+
+
+BY_ROWS = "OVER (PARTITION BY k ORDER BY ts, n"
+
+
+@pytest.mark.parametrize("epoch_rows", [7, 1000])
+def test_rows_that_follow_by_number_are_waited_for(epoch_rows: int) -> None:
+    text = f"""SELECT n, ts, lead(n) {BY_ROWS}) AS a, lead(w, 3, concat('none ', n)) {BY_ROWS}) AS b, lag(x, 2) {BY_ROWS}) AS c,
+        sum(d) {BY_ROWS} ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING) AS d, max(x) {BY_ROWS} ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS e,
+        count(*) {BY_ROWS} ROWS BETWEEN 4 PRECEDING AND 2 PRECEDING) AS f, avg(n) {BY_ROWS} ROWS 1 PRECEDING) AS g FROM t"""
+    out = run(text, epoch_rows)
+    found = {row["n"]: row for row in out}
+    assert len(out) == len(found) == COUNT
+    for at, row in found.items():
+        rows = in_order(at)
+        place = rows.index(at)
+        ahead = rows[place + 3 :]
+        assert row["ts"] == NOON + timedelta(seconds=SECONDS[at])
+        assert row["a"] == next(iter(rows[place + 1 :]), None)
+        assert row["b"] == (WORDS[ahead[0]] if ahead else f"none {at}")
+        assert row["c"] == (VALUES[rows[place - 2]] if place >= 2 else None)
+        assert row["d"] == sum(around(at, -3, 2))
+        assert row["e"] == max((VALUES[i] for i in around(at, 1, 3) if VALUES[i] is not None), default=None)
+        assert row["f"] == len(around(at, -4, -2))
+        assert row["g"] == pytest.approx(np.mean(around(at, -1, 0)))
+
+
+def test_frames_by_rows_and_by_time_stand_in_one_query() -> None:
+    span = "OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '4' SECONDS PRECEDING AND INTERVAL '3' SECONDS FOLLOWING)"
+    text = f"""SELECT n, count(*) {span} AS a, lead(ts, 2) OVER (PARTITION BY k ORDER BY ts) AS b,
+        count(*) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN CURRENT ROW AND CURRENT ROW) AS c,
+        count(*) OVER (PARTITION BY n % 3 ORDER BY ts ROWS BETWEEN 5 PRECEDING AND CURRENT ROW) AS d FROM t"""
+    found = {row["n"]: row for row in run(text, 13)}
+    assert len(found) == COUNT
+    for at, row in found.items():
+        later = sorted(SECONDS[i] for i in in_order(at))
+        assert row["a"] == len(within(at, 4, -3))
+        assert row["c"] == len(within(at, 0))
+        ahead = [*later[2:], None, None]
+        assert row["b"] in [
+            None if after is None else NOON + timedelta(seconds=after)
+            for own, after in zip(later, ahead, strict=True) if own == SECONDS[at]
+        ]  # fmt: skip
+        before = [i for i in range(COUNT) if i % 3 == at % 3 and SECONDS[i] < SECONDS[at]]
+        assert min(6, len(before) + 1) <= row["d"] <= 6
+
+
+def test_windows_go_by_the_time_of_the_row_that_was_waited_for() -> None:
+    inner = f"SELECT n, lead(ts) {BY_ROWS}) AS until, lead(n) {BY_ROWS}) AS next FROM t"
+    text = f"SELECT window.start AS s, sum(next - n) AS m FROM ({inner}) GROUP BY window(until, '20 seconds')"
+    wanted: dict[datetime, int] = {}
+    for at in range(COUNT):
+        for after in around(at, 1, 1):
+            start = NOON + timedelta(seconds=SECONDS[after] // 20 * 20)
+            wanted[start] = wanted.get(start, 0) + after - at
+    for epoch_rows in (5, 60):
+        assert {row["s"]: row["m"] for row in run(text, epoch_rows)} == wanted
+
+
+def test_a_row_comes_out_as_soon_as_what_follows_is_there() -> None:
+    schema = pa.schema([("k", pa.string()), ("ts", pa.timestamp("us")), ("n", pa.int64())])
+    columns = "k string, ts timestamp_ntz, n bigint"
+    places = Place("after", "lead", "n", 2), Place("s", "sum", "n", -2_000_000, 1_000_000, span=True)
+    over = Operator(schema, ("k",), Spanned(columns, "ts", places))
+
+    def epoch(number: int, rows: list[tuple[str, int]], watermark: int) -> list[Any]:
+        given = [(key, NOON + timedelta(seconds=n), n) for key, n in rows]
+        batch = pa.RecordBatch.from_pylist([dict(zip(schema.names, row, strict=True)) for row in given], schema)
+        out, _ = over.process(Rows(batch, np.zeros(len(rows), np.int32)), Tick(number, number, NO_WATERMARK, watermark))
+        return [tuple(row.values())[2:] for row in out.batch.to_pylist()]
+
+    start = int((NOON - datetime(1970, 1, 1)) / timedelta(microseconds=1))
+    assert epoch(1, [("a", 1), ("a", 2), ("b", 2)], start + 3_000_000) == []
+    assert epoch(2, [("a", 3), ("b", 3)], start + 4_000_000) == [(1, 3, 3)]
+    assert epoch(3, [], start + 90_000_000) == []
+    assert epoch(4, [("b", 100)], start + 101_000_000) == [(2, 100, 5)]
+    assert sorted(epoch(5, [], END_OF_STREAM)) == [(2, None, 6), (3, None, 5), (3, None, 6), (100, None, 100)]
+
+
 @pytest.mark.parametrize(
     ("over", "says"),
     [
         ("ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 1 SECOND PRECEDING", "kept for ever"),
         ("ORDER BY ts RANGE BETWEEN INTERVAL 1 SECOND PRECEDING AND UNBOUNDED FOLLOWING", "would be waited for"),
         ("ORDER BY n RANGE BETWEEN 3 PRECEDING AND CURRENT ROW", "its column, ts"),
+        ("ORDER BY n ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING", "its column, ts"),
+        ("ORDER BY ts, n DESC ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING", "takes columns, ascending"),
+        ("ORDER BY ts ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "would be waited for"),
+        ("ORDER BY ts, n RANGE BETWEEN CURRENT ROW AND CURRENT ROW", "several columns"),
         ("ORDER BY ts RANGE BETWEEN 3 PRECEDING AND CURRENT ROW", "INTERVAL '10' MINUTES"),
         ("ORDER BY ts", "RANGE BETWEEN INTERVAL"),
     ],
@@ -126,3 +224,14 @@ def test_rows_without_a_time_are_among_themselves() -> None:
 def test_what_would_wait_or_be_kept_is_refused(over: str, says: str) -> None:
     with pytest.raises(QueryError, match=says):
         run(f"SELECT sum(n) OVER (PARTITION BY k {over}) AS s FROM t", 10)
+
+
+def test_two_orders_that_wait_for_rows_are_refused() -> None:
+    text = "SELECT lead(n) OVER (PARTITION BY k ORDER BY ts) AS a, lead(n) OVER (PARTITION BY w ORDER BY ts) AS b FROM t"
+    with pytest.raises(QueryError, match=r"column 56: rows that follow by number are waited for in one OVER"):
+        run(text, 10)
+    with pytest.raises(QueryError, match="event time"):
+        run(
+            "SELECT count(*) AS c FROM (SELECT ts, lead(n) OVER (PARTITION BY k ORDER BY ts) AS a FROM t) GROUP BY window(ts, '1 minute')",
+            10,
+        )

@@ -21,6 +21,10 @@ class Built(BatchProcessor):
     def lag_us(self) -> int:
         return 0
 
+    def event_time(self, time: str | None) -> str | None:
+        """The column of what it puts out that is the event time; None: there is none. time: that of what comes in."""
+        return time
+
     def process(self, rows: Any, groups: Any, state: Any) -> Any:  # type: ignore[override]
         raise AssertionError(f"{type(self).__name__} describes {self.operator}, which is run in its place")
 

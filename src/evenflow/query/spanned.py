@@ -1,4 +1,4 @@
-"""Totals over the rows of a key in a span of time before each of its rows. Their operator is `operator.user.spanned`."""
+"""Neighbours of rows of a key, and totals over those around them, of rows that come once. Their operator is `operator.user.spanned`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.query.built import Built
-from evenflow.query.ranked import Place
+from evenflow.query.ranked import NEIGHBOURS, Place
 from evenflow.stream.schema import parse_ddl
 
 
 @dataclass
 class Spanned(Built):
-    """Each row with totals of the rows of its key whose event time is from `low` to `high` microseconds behind its own, rows of its own
-    time among them. Where frames reach ahead a row comes out when what follows is there, at most twice as far behind the watermark.
+    """Each row with neighbours, and totals of the rows of its key whose event time is from `low` to `high` microseconds behind its own,
+    rows of its own time among them, or which are as many rows behind it. Where these reach ahead a row comes out when what follows is
+    there: of spans at most twice as far behind the watermark, of rows whenever there are so many, or at the end of the stream.
 
-    columns: of the rows, as DDL. time: their event time, in whose order they come. places: what is added, with spans, in which
-    low <= high.
+    columns: of the rows, as DDL. time: their event time, in whose order they come. places: what is added; of frames low <= high.
 
-    State: of each key the times, and the columns that the totals are of, of its rows of the last span; no key is forgotten.
+    State: of each key the times, and the columns that the totals are of, of its last rows; all columns where frames reach ahead. No key is
+    forgotten.
     """
 
     operator: ClassVar[str] = "user.spanned:Spanned"
@@ -37,19 +38,54 @@ class Spanned(Built):
         return pa.schema([*schema, *(pa.field(place.name, place.type(schema)) for place in self.places)])
 
     @property
+    def by_time(self) -> bool:
+        """Whether some frame is a span of time."""
+        return any(place.span for place in self.places)
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether some frame is a number of rows."""
+        return not all(place.span for place in self.places)
+
+    @property
     def held_us(self) -> int:
         """How long a row is in frames of later ones."""
-        return max(0, *(-int(place.low or 0) for place in self.places))
+        return max(0, *(-low for low, _ in self._reaches(span=True)))
 
     @property
     def ahead_us(self) -> int:
         """How long after a row its frames end."""
-        return max(0, *(int(place.high or 0) for place in self.places))
+        return max(0, *(high for _, high in self._reaches(span=True)))
+
+    @property
+    def held_rows(self) -> int:
+        """Of how many later rows a row is in the frames."""
+        return max(0, *(-low for low, _ in self._reaches(span=False)))
+
+    @property
+    def ahead_rows(self) -> int:
+        """How many rows behind a row its frames end."""
+        return max(0, *(high for _, high in self._reaches(span=False)))
+
+    def _reaches(self, *, span: bool) -> list[tuple[int, int]]:
+        """How far the places of one kind reach; of a neighbour both are where it is."""
+        places = [place for place in self.places if place.span == span]
+        ends = [place.low if place.function in NEIGHBOURS else place.high for place in places]
+        return [(0, 0), *((int(place.low or 0), int(high or 0)) for place, high in zip(places, ends, strict=True))]
 
     @property
     def lag_us(self) -> int:
         """See `Built`: the row before the next one may be nearly as far behind the first one as frames reach, and is waited for as long."""
         return 2 * self.ahead_us
+
+    def event_time(self, time: str | None) -> str | None:
+        """See `Built`. How long a key takes to have so many more rows nobody knows. But what a row has waited for is there now: the time of
+        the row that many behind it, if that is asked for."""
+        if not self.ahead_rows:
+            return time
+        farthest = ("lead", self.time, self.ahead_rows)
+        follows = (place.name for place in self.places if (place.function, place.column, place.low) == farthest)
+        return None if self.ahead_us else next(follows, None)
 
 
 def params_in_time(keys: Sequence[str], described: Spanned, ties: Sequence[str] | None) -> dict[str, Any]:

@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.operator.changes.around import Ordered, around
 from evenflow.operator.changes.by_key import ByKey
-from evenflow.operator.changes.framed import framed
-from evenflow.operator.changes.spans import spanned
 from evenflow.operator.order import sort_key
 from evenflow.query.ranked import PLACES, Place, Ranked
 from evenflow.stream.arrays import Int64s
@@ -98,40 +97,22 @@ class Rank(ByKey):
         start = np.searchsorted(group, group) if group.size else group
         number = np.arange(rows.size) - start
         taken = pa.array(rows)
+        stop = np.searchsorted(group, group, "right") if group.size else group
+        name, descending = self._ranked.by[0] if any(place.span for place in self._ranked.places) else ("", False)
+        line = Ordered(group, start, stop, batch.column(name).take(taken) if name else None, descending, ties)
         made: list[pa.Array] = []
         for place in self._ranked.places:
             if place.function in PLACES:
                 made.append(pa.array(_place(place, number, ties, start, group), place.type(self._row)))
             else:
                 values = None if place.column is None else batch.column(place.column).take(taken)
-                made.append(self._around(place, values, group, start, ties, batch, taken))
+                made.append(around(place, values, line, place.type(self._row)))
         if self._ranked.kept is None:
             return rows, made
         name, least, most = self._ranked.kept
         by = made[next(at for at, place in enumerate(self._ranked.places) if place.name == name)].to_numpy()
         kept = np.flatnonzero((by >= least) & (by <= (most if most is not None else by)))
         return rows[kept], [column.take(pa.array(kept)) for column in made]
-
-    def _around(
-        self, place: Place, values: pa.Array | None, group: Int64s, start: Int64s, ties: Int64s, batch: pa.RecordBatch, taken: pa.Array
-    ) -> pa.Array:  # fmt: skip
-        stop = np.searchsorted(group, group, "right") if group.size else group
-        here = np.arange(group.size)
-        if place.function in ("lag", "lead"):
-            there = here + int(place.low or 0)
-            out = (there < start) | (there >= stop)
-            return values.take(pa.array(np.where(out, 0, there), mask=out))  # type: ignore[union-attr]
-        if place.span:
-            (name, descending), *_ = self._ranked.by
-            low, high = spanned(group, batch.column(name).take(taken), place.low, place.high, start, stop, descending=descending)
-            return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number, place.anchor)
-        low = start if place.low is None else np.maximum(start, here + int(place.low))
-        high = stop if place.high is None else np.minimum(stop, here + int(place.high) + 1)
-        if place.peers:
-            low = low if place.low is None else np.searchsorted(ties, ties)
-            high = high if place.high is None else np.searchsorted(ties, ties, "right")
-        low = np.minimum(low, stop)
-        return framed(place.function, values, low, np.maximum(low, high), place.type(self._row), place.number, place.anchor)
 
 
 def _numbers(column: pa.Array) -> Int64s:

@@ -1,10 +1,12 @@
-"""Spanned: each row with totals of the rows of its key in a span of time around it.
+"""Spanned: each row with neighbours, and with totals of the rows of its key around it, by time or by number.
 
 Rows come in order of event time, those of one time in one epoch, so what a row's frame holds of the past is there when the row is. What is
-kept of a key are the rows of the last span: times and values, a run of bytes for each column of fixed width, a list for each other one.
+kept of a key are the last rows, as many and from as long a time as frames reach: times and values, a run of bytes for each column of fixed
+width, a list for each other one.
 
-Where frames reach ahead, a row waits until a row of its key is as far behind it in the order as they reach, or time is. One timer of a key
-is enough for that: it is of the newest row, and comes where a key is silent.
+Where frames reach ahead, a row waits until rows of its key are as far behind it in the order as they reach, or time is. One timer of a key
+is enough for that: it is of the newest row, and comes where a key is silent. No time says that no row of a key will come any more, so what
+waits for a number of rows waits for them or for the end of the stream, which is the other timer.
 """
 
 from __future__ import annotations
@@ -17,8 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of, is_word, nulls_of
-from evenflow.operator.changes.framed import framed
-from evenflow.operator.changes.spans import spanned
+from evenflow.operator.changes.around import Ordered, around
 from evenflow.operator.totals.totals import value_words
 from evenflow.operator.user.process import Process
 from evenflow.processor import BatchProcessor, Groups, Timers
@@ -26,30 +27,33 @@ from evenflow.query import spanned as described
 from evenflow.state.keys import to_array
 from evenflow.stream.arrays import Bools, Int64s, Objects
 
-TIMES, WAITS, DUE = "times__", "waits__", "due__"
+TIMES, WAITS, DUE, END = "times__", "waits__", "due__", "end__"
 NEVER: Final = -(2**62)
+OVER: Final = 2**63 - 2
+"""A timer that comes at the end of the stream, and at no watermark before."""
 
 
 class Spanned(Process):
     """See `query.spanned.Spanned`, which describes it. Cost: O(n log n) of the rows of the epoch and those that are kept of their keys."""
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], description: described.Spanned) -> None:
-        called = (Waiting if description.ahead_us else Totals)(description, schema)
+        called = (Waiting if description.ahead_us or description.ahead_rows else Totals)(description, schema)
         super().__init__(keys, called, schema, "over", verify=False, time=description.time)
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """Rows of all keys of a call, one key's after the other, those that were kept first. group: int64 (n,), whose. order: where each is,
-    among the kept ones and then the new ones. start, stop: int64 (n,), where its key's begin, and behind which they end. held: int64 (g,),
-    how many were kept of each key."""
+    """Rows of all keys of a call, one key's after the other, those that were kept first. rows: whose they are. order: where each is,
+    among the kept ones and then the new ones. at: int64 (n,), microseconds; NEVER where there is no time. begin, end: int64 (g,), where
+    the rows of each key begin, and behind which they end. held: int64 (g,), how many were kept of each key."""
 
-    group: Int64s
+    rows: Ordered
     order: Int64s
     times: pa.Array
+    at: Int64s
     values: Mapping[str, pa.Array]
-    start: Int64s
-    stop: Int64s
+    begin: Int64s
+    end: Int64s
     held: Int64s
 
 
@@ -84,9 +88,7 @@ class Totals(BatchProcessor):
         came = np.flatnonzero(line.order >= line.held.sum())
         out = {name: rows.column(name) for name in self._rows.names}
         out |= self._totals(line, came)
-        at = integers_of(line.times)
-        known = _known(line.times)
-        self._keep(state, len(groups), line, known[at[known] >= at[line.stop[known] - 1] - self._described.held_us])
+        self._keep(state, line, self._needed(line, _newest(line), line.end))
         return out, np.arange(rows.num_rows)
 
     def _line(self, state: Any, count: int, rows: pa.RecordBatch | None, ids: Int64s) -> _Line:
@@ -99,24 +101,36 @@ class Totals(BatchProcessor):
         def joined(kept: pa.Array, name: str) -> pa.Array:
             return (kept if rows is None else pa.concat_arrays([kept, rows.column(name)])).take(taken)
 
-        times = joined(to_array(words, self._time_type, None), self._described.time)
+        times = joined(to_array(words, self._time_type, words == NEVER), self._described.time)
         values = {name: joined(self._kept(state, name, self._rows.field(name).type), name) for name in self._of}
-        group = group[order]
-        return _Line(group, order, times, values, np.searchsorted(group, group), np.searchsorted(group, group, "right"), held)
+        group, keys, at = group[order], np.arange(count), integers_of(times)
+        at = np.where(nulls_of(times), NEVER, at) if times.null_count else at
+        begin, end = np.searchsorted(group, keys), np.searchsorted(group, keys, "right")
+        return _Line(Ordered(group, begin[group], end[group], times), order, times, at, values, begin, end, held)
 
     @property
     def _time_type(self) -> pa.DataType:
         return self._rows.field(self._described.time).type
 
     def _totals(self, line: _Line, of: Int64s) -> dict[str, pa.Array]:
-        """The totals of some rows, by name."""
+        """What is added to some rows, by name."""
         found = {}
         for place in self._described.places:
-            low, high = spanned(line.group, line.times, place.low, place.high, line.start, line.stop, descending=False)
-            low, high = low[of], np.maximum(low, high)[of]
             values = None if place.column is None else line.values.get(place.column, line.times)
-            found[place.name] = framed(place.function, values, low, high, place.type(self._rows), place.number)
+            found[place.name] = around(place, values, line.rows, place.type(self._rows), of)
         return found
+
+    def _needed(self, line: _Line, passed: Int64s, first: Int64s) -> Int64s:
+        """Places in the line of the rows that others need, now or later. passed: int64 (g,), the time that later rows have at least.
+        first: int64 (g,), place of the first row of each key that has not come out, or behind its last one."""
+        described, group, here = self._described, line.rows.group, np.arange(line.at.size)
+        kept = here >= (first - described.held_rows)[group] if described.by_rows else np.zeros(line.at.size, np.bool_)
+        if described.by_time:
+            oldest, timed = passed.copy(), line.at != NEVER
+            left = timed & (here >= first[group])
+            np.minimum.at(oldest, group[left], line.at[left])
+            kept |= timed & (line.at >= oldest[group] - described.held_us)
+        return np.flatnonzero(kept)
 
     def _kept(self, state: Any, name: str, kind: pa.DataType) -> pa.Array:
         values, missing = self._fields[name]
@@ -126,11 +140,10 @@ class Totals(BatchProcessor):
         null = np.frombuffer(b"".join(each or b"" for each in getattr(state, missing).get()), np.bool_)
         return to_array(words, kind, null)
 
-    def _keep(self, state: Any, count: int, line: _Line, kept: Int64s) -> None:
+    def _keep(self, state: Any, line: _Line, kept: Int64s) -> None:
         """Of each key these rows are needed later. kept: their places in the line."""
-        at = integers_of(line.times)
-        ends = np.cumsum(np.bincount(line.group[kept], minlength=count))
-        getattr(state, TIMES).put(_cut(at[kept], ends))
+        ends = np.cumsum(np.bincount(line.rows.group[kept], minlength=line.end.size))
+        getattr(state, TIMES).put(_cut(line.at[kept], ends))
         for name, (words, missing) in self._fields.items():
             column = line.values[name].take(pa.array(kept))
             if is_word(column.type):
@@ -155,51 +168,52 @@ class Waiting(Totals):
     def open(self, store: Any) -> None:
         super().open(store)
         store.value(WAITS, "bigint")
-        store.timer(DUE)
+        if self._described.ahead_us:
+            store.timer(DUE)
+        if self._described.ahead_rows:
+            store.timer(END)
 
     def process(self, rows: pa.RecordBatch, groups: Groups, state: Any) -> Any:  # type: ignore[override]
-        line, count = self._line(state, len(groups), rows, groups.ids), len(groups)
-        at, newest = integers_of(line.times), np.full(count, NEVER, np.int64)
-        timed = np.zeros(at.size, np.bool_)
-        timed[_known(line.times)] = True
-        np.maximum.at(newest, line.group[timed], at[timed])
-        waits = np.arange(at.size) - line.start >= (line.held - _counts(state))[line.group]
-        out = waits & (~timed | (at <= newest[line.group] - self._described.ahead_us))
-        left = waits & ~out
-        oldest = newest.copy()
-        np.minimum.at(oldest, line.group[left], at[left])
-        self._keep(state, count, line, np.flatnonzero(timed & (at >= oldest[line.group] - self._described.held_us)))
-        getattr(state, WAITS).put(np.bincount(line.group[left], minlength=count))
-        known = newest > NEVER
-        due = np.where(known, newest, 0) + self._described.ahead_us + 1
-        getattr(state, DUE).put(due.view("datetime64[us]"), known)
-        made = np.flatnonzero(out)
-        return self._rows_of(line, made), groups.last[line.group[made]]
+        line = self._line(state, len(groups), rows, groups.ids)
+        newest = _newest(line)
+        if self._described.ahead_us:
+            known = newest > NEVER
+            due = np.where(known, newest, 0) + self._described.ahead_us + 1
+            getattr(state, DUE).put(due.view("datetime64[us]"), known)
+        if self._described.ahead_rows:
+            getattr(state, END).put(np.full(newest.size, OVER).view("datetime64[us]"))
+        made, out = self._passed(state, line, newest)
+        return out, groups.last[line.rows.group[made]]
 
     def expired(self, timers: Timers, state: Any) -> Any:  # type: ignore[override]
-        """Keys that are silent: all that waits has all of its frame."""
-        count = len(timers)
-        line = self._line(state, count, None, np.empty(0, np.int64))
-        made = np.flatnonzero(np.arange(line.group.size) - line.start >= (line.held - _counts(state))[line.group])
-        passed = timers.times.astype("datetime64[us]").astype(np.int64)
-        self._keep(state, count, line, np.flatnonzero(integers_of(line.times) >= passed[line.group] - self._described.held_us))
-        getattr(state, WAITS).put(np.zeros(count, np.int64))
-        return self._rows_of(line, made), line.group[made]
+        """Keys that are silent, or the end of all: what waited for that comes out."""
+        line = self._line(state, len(timers), None, np.empty(0, np.int64))
+        made, out = self._passed(state, line, timers.times.astype("datetime64[us]").astype(np.int64))
+        return out, line.rows.group[made]
 
-    def _rows_of(self, line: _Line, made: Int64s) -> dict[str, pa.Array]:
+    def _passed(self, state: Any, line: _Line, passed: Int64s) -> tuple[Int64s, dict[str, pa.Array]]:
+        """(places in the line, the rows) of what has all of its frames. passed: int64 (g,), the time that later rows of each key have at
+        least; OVER: there are none."""
+        here, group = np.arange(line.at.size), line.rows.group
+        first = line.begin + line.held - getattr(state, WAITS).get(0).astype(np.int64)
+        there = line.rows.stop - here > self._described.ahead_rows
+        there |= (passed == OVER)[group]
+        there &= (line.at == NEVER) | (line.at <= (passed - self._described.ahead_us)[group])
+        made = np.flatnonzero(there & (here >= first[group]))
+        first += np.bincount(group[made], minlength=first.size)
+        self._keep(state, line, self._needed(line, passed, first))
+        getattr(state, WAITS).put(line.end - first)
         taken = pa.array(made)
         rows = {name: (line.times if name == self._described.time else line.values[name]).take(taken) for name in self._rows.names}
-        return rows | self._totals(line, made)
+        return made, rows | self._totals(line, made)
 
 
-def _counts(state: Any) -> Int64s:
-    found: Int64s = getattr(state, WAITS).get(0).astype(np.int64)
-    return found
-
-
-def _known(times: pa.Array) -> Int64s:
-    """Rows that have a time."""
-    return np.flatnonzero(nulls_of(times) == 0) if times.null_count else np.arange(len(times))
+def _newest(line: _Line) -> Int64s:
+    """int64 (g,): the time of each key's last row, NEVER if it has none. Rows without a time are before the others."""
+    newest = np.full(line.end.size, NEVER, np.int64)
+    some = line.end > line.begin
+    newest[some] = line.at[line.end[some] - 1]
+    return newest
 
 
 def _words(parts: Objects) -> tuple[Int64s, Int64s]:

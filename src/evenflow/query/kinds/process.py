@@ -44,7 +44,7 @@ class Process(KeyedKind):
         with about("processor"):
             schema = processor_schema(box, self.processor)
             check_timers(box, self.processor, given, self.order)
-        time = given.event_time
+        time = self.processor.event_time(given.event_time) if isinstance(self.processor, Built) else given.event_time
         keeps = time is not None and time in schema.names and pa.types.is_timestamp(schema.field(time).type)
         delay_us = given.watermark_delay_us
         return Outcome((schema, given.schema), time if keeps else None, delay_us + self._lag_us if keeps and delay_us is not None else None)

@@ -11,11 +11,11 @@ from evenflow.query.aggregates import RANK
 from evenflow.query.ranked import Place
 from evenflow.query.script.group import END, START, check_windows, first_of
 from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggregate
-from evenflow.query.script.placed import drawn, order_of, placed_rows
+from evenflow.query.script.placed import drawn, in_time_order, order_of, placed_rows
 from evenflow.query.script.qualify import HIDDEN
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
-from evenflow.query.script.spanned import spanned_rows
+from evenflow.query.script.spanned import is_around, spanned_rows
 from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, quoted
@@ -38,9 +38,9 @@ def over_rows(lower: Lower, tree: exp.Select, relation: Relation, items: Sequenc
     if lower.changes and (is_changelog(relation.stream.schema) or relation.stream.event_time is None or not all(map(_is_of_last, windows))):
         return placed_rows(lower, relation, items)
     lower.check_final(relation, first, "a function OVER rows")
-    if any(str(window.args["spec"].args.get("kind")).upper() == "RANGE" for window in windows if window.args.get("spec") is not None):
+    over = None if any(map(is_around, windows)) else _one_over(lower, relation, windows)
+    if over is None:
         return spanned_rows(lower, relation, items)
-    over = _one_over(lower, relation, windows)
     ties = in_time_order(lower, relation, over.order, first, "OVER")
     time = str(relation.stream.event_time)
     made, keys = columns_of(over.keys, "_key", relation)
@@ -55,15 +55,15 @@ def over_rows(lower: Lower, tree: exp.Select, relation: Relation, items: Sequenc
     return lower.project(result, columns)
 
 
-def _one_over(lower: Lower, relation: Relation, windows: Sequence[exp.Window]) -> Over:
-    """What all functions OVER rows have in common. lag(x, n) needs n rows and one more, and takes as many as the others have."""
+def _one_over(lower: Lower, relation: Relation, windows: Sequence[exp.Window]) -> Over | None:
+    """What all functions OVER rows have in common, if they do. lag(x, n) needs n rows and one more, and takes what the others have."""
     found = [_over(lower, relation, window) for window in windows]
     frames = [over.rows for over, window in zip(found, windows, strict=True) if not is_lag(window)]
     rows = frames[0] if frames else max(over.rows for over in found)
     for over, window in zip(found, windows, strict=True):
         fits = over.rows <= rows if is_lag(window) else over.rows == rows
         if not fits or (over.keys, over.order) != (found[0].keys, found[0].order):
-            lower.script.fail(window, "two different OVER (...) in one query; write one query around the other")
+            return None
     return replace(found[0], rows=rows)
 
 
@@ -91,19 +91,8 @@ def _offset(lower: Lower, window: exp.Window) -> int:
         lower.script.fail(window, "lag has no frame; leave ROWS BETWEEN out")
     offset = given[1] if len(given) > 1 else exp.Literal.number(1)
     if not isinstance(offset, exp.Literal) or offset.is_string or not offset.this.isdigit():
-        lower.script.fail(offset, "lag looks at a fixed number of rows before; rows that follow are not there yet")
+        lower.script.fail(offset, "lag looks at a fixed number of rows before; lead at one of rows that follow")
     return int(offset.this)
-
-
-def in_time_order(lower: Lower, relation: Relation, order: Sequence[tuple[exp.Expr, bool]], where: exp.Expr, what: str) -> list[str] | None:
-    """Columns behind the event time in ORDER BY, None if there are none. Refuses what does not begin with it, or is no column."""
-    time = relation.stream.event_time
-    if time is None or not order or order[0] != (own_column(time), False):
-        column = "one with a watermark" if time is None else next((v.name for v in relation.columns if v.column == time), time)
-        lower.script.fail(where, f"rows come in order of event time, so {what} must say ORDER BY its column, {column}, ascending")
-    if any(desc or not is_column(part) for part, desc in order[1:]):
-        lower.script.fail(where, "behind the event time, ORDER BY takes columns, ascending; compute them in a query inside this one")
-    return [part.name for part, _ in order[1:]] or None
 
 
 def _replaced(
@@ -164,8 +153,6 @@ def _over(lower: Lower, relation: Relation, window: exp.Window) -> Over:
             "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, or a span of time, such as "
             "RANGE BETWEEN INTERVAL '10' MINUTES PRECEDING AND CURRENT ROW; all rows so far would be kept for ever",
         )
-    if str(spec.args.get("end") or "CURRENT ROW").upper() != "CURRENT ROW":
-        script.fail(window, "rows that follow are not there yet; write AND CURRENT ROW")
     assert start is not None
     keys = tuple(lower.rewritten(relation, key) for key in window.args.get("partition_by") or ())
     return Over(keys, ordered(lower, relation, window), int(start.this) + 1)

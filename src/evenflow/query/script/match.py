@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from evenflow.query.matching import ALL_ROWS, MATCH_END, MATCH_START, ONE_ROW, skip_to, understood
 from evenflow.query.pattern import compile_pattern
-from evenflow.query.script.best import columns_of, in_time_order, ordered
+from evenflow.query.script.best import columns_of, ordered
 from evenflow.query.script.lowering import Lower
+from evenflow.query.script.placed import in_time_order
 from evenflow.query.script.relation import Relation, Visible, computed, is_column
 from evenflow.query.script.spans import span_us
 from evenflow.query.sql.parser import to_sql

@@ -63,17 +63,36 @@ def order_of(lower: Lower, relation: Relation, parts: Sequence[exp.Expr]) -> lis
     return found
 
 
-def placed_rows(lower: Lower, relation: Relation, items: Sequence[Item], draw: Draw | None = None) -> Relation:
-    """The query's columns, of which some have functions OVER (...). draw: the box of those OVER the same, `drawn` of what changes."""
+def in_time_order(lower: Lower, relation: Relation, order: Sequence[tuple[exp.Expr, bool]], where: exp.Expr, what: str) -> list[str] | None:
+    """Columns behind the event time in ORDER BY, None if there are none. Refuses what does not begin with it, or is no column."""
+    time = relation.stream.event_time
+    if time is None or not order or order[0] != (own_column(time), False):
+        column = "one with a watermark" if time is None else next((v.name for v in relation.columns if v.column == time), time)
+        lower.script.fail(where, f"rows come in order of event time, so {what} must say ORDER BY its column, {column}, ascending")
+    if any(desc or not is_column(part) for part, desc in order[1:]):
+        lower.script.fail(where, "behind the event time, ORDER BY takes columns, ascending; compute them in a query inside this one")
+    return [part.name for part, _ in order[1:]] or None
+
+
+def together(items: Sequence[Item]) -> list[list[exp.Window]]:
+    """The functions OVER rows, those OVER the same in one list."""
     groups: dict[str, list[exp.Window]] = {}
     for window in dict.fromkeys(node for _, item in items for node in item.find_all(exp.Window)):
         key = exp.Tuple(expressions=[*(window.args.get("partition_by") or ()), exp.Literal.string("by")])
         order = window.args.get("order")
         groups.setdefault(to_sql(key) + (to_sql(order) if order is not None else ""), []).append(window)
+    return list(groups.values())
+
+
+def placed_rows(
+    lower: Lower, relation: Relation, items: Sequence[Item], groups: Sequence[Sequence[exp.Window]] | None = None, draw: Draw | None = None
+) -> Relation:
+    """The query's columns, of which some have functions OVER (...). groups: see `together`, in the order in which their boxes stand.
+    draw: the box of those OVER the same, `drawn` of what changes."""
     if draw is None:
         relation = relation.where(as_changes(relation.stream))
     made: dict[exp.Window, tuple[str, exp.Expr | None]] = {}
-    for windows in groups.values():
+    for windows in together(items) if groups is None else groups:
         relation = _with(lower, relation, windows, made, draw or drawn)
 
     def one(node: exp.Expr) -> exp.Expr:
@@ -157,6 +176,8 @@ def _place(
             script.fail(
                 window, f"{function} takes a value, a number of rows, and what it is where there are not so many, OVER (ORDER BY ...)"
             )
+        if window.args.get("spec") is not None:
+            script.fail(window, f"{function} has no frame; leave ROWS BETWEEN out")
         value = lower.rewritten(relation, arguments[0])
         if len(arguments) > 2:  # A row whose value is null is told from no row.
             value = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
@@ -170,9 +191,7 @@ def _place(
     elif function == "nth_value":
         script.fail(window, "nth_value takes a value and the number of a row of the frame")
     if function not in FRAMED or len(arguments) > 1 or (arguments and isinstance(arguments[0], exp.Distinct)):
-        script.fail(
-            window, f"{to_sql(call)} OVER (...) of results that change is not available; {', '.join((*PLACES, *NEIGHBOURS, *FRAMED))} are"
-        )
+        script.fail(window, f"{to_sql(call)} OVER (...) is not available here; {', '.join((*PLACES, *NEIGHBOURS, *FRAMED))} are")
     star = not arguments or isinstance(arguments[0], exp.Star | exp.Literal)
     column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
     low, high, peers, span = framed_by(lower, relation, window)

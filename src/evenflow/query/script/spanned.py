@@ -1,45 +1,87 @@
-"""Functions OVER a span of time: RANGE BETWEEN INTERVAL '10' MINUTES PRECEDING AND CURRENT ROW, of rows that come once."""
+"""Functions OVER rows around each one, of rows that come once: neighbours, frames of ROWS, and of RANGE by a span of event time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.query.ranked import FRAMED, Place
+from evenflow.query.ranked import FRAMED, NEIGHBOURS, Place
 from evenflow.query.script.lowering import Item, Lower
-from evenflow.query.script.placed import placed_rows
-from evenflow.query.script.relation import Relation, Visible, computed
+from evenflow.query.script.placed import in_time_order, placed_rows, together
+from evenflow.query.script.relation import Relation, Visible, computed, own_column
 from evenflow.query.spanned import Spanned, params_in_time
-from evenflow.stream.schema import ddl_of
+from evenflow.stream.schema import ddl_of, quoted
+
+
+def is_around(window: exp.Window) -> bool:
+    """Whether it is of a span of time, or of other rows than the last ones up to its own."""
+    spec, call = window.args.get("spec"), window.this
+    if isinstance(call, exp.Anonymous) and call.name.lower() == "lead":
+        return True
+    if spec is None:
+        return False
+    return str(spec.args.get("kind")).upper() == "RANGE" or str(spec.args.get("end") or "CURRENT ROW").upper() != "CURRENT ROW"
 
 
 def spanned_rows(lower: Lower, relation: Relation, items: Sequence[Item]) -> Relation:
-    """The query's columns, of which some have functions OVER spans of event time, each perhaps another one."""
-    return placed_rows(lower, relation, items, _drawn)
+    """The query's columns, of which some have functions OVER rows in order of event time, each perhaps another one. What waits for a number
+    of rows stands last: nobody knows when these come, so no box behind it can go by its rows' event time."""
+    groups = sorted(together(items), key=lambda windows: any(map(_waits, windows)))
+    waiting = [window for windows in groups for window in windows if _waits(window)]
+    if len(groups) > 1 and any(map(_waits, groups[-2])):
+        lower.script.fail(waiting[-1], "rows that follow by number are waited for in one OVER (...) of a query; in another one use RANGE")
+    return placed_rows(lower, _read(relation, items), items, groups, _drawn)
+
+
+def _read(relation: Relation, items: Sequence[Item]) -> Relation:
+    """The relation without columns that the query does not read: what is kept of a row that waits is all of it."""
+    names = {relation.find(column).column for _, item in items for column in item.find_all(exp.Column)} | {relation.stream.event_time}
+    if names >= set(relation.stream.columns):
+        return relation
+    stream = relation.stream.select(*(quoted(name) for name in relation.stream.columns if name in names))
+    return replace(relation, stream=stream, columns=tuple(v for v in relation.columns if v.column in names))
+
+
+def _waits(window: exp.Window) -> bool:
+    """Whether it is of rows that follow, by number."""
+    spec, call = window.args.get("spec"), window.this
+    if isinstance(call, exp.Anonymous) and call.name.lower() == "lead":
+        return True
+    if spec is None or str(spec.args.get("kind")).upper() != "ROWS":
+        return False
+    return str(spec.args.get("end_side") or "").upper() == "FOLLOWING"
 
 
 def _drawn(
     lower: Lower, relation: Relation, new: Sequence[Item], keys: Sequence[str], by: Sequence[tuple[str, bool]], places: Sequence[Place],
     where: exp.Expr,
 ) -> Relation:  # fmt: skip
-    time = relation.stream.event_time
-    if time is None or list(by) != [(time, False)]:
-        column = "one with a watermark" if time is None else next((v.name for v in relation.columns if v.column == time), time)
-        lower.script.fail(where, f"rows come in order of event time, so OVER must say ORDER BY its column, {column}, ascending")
-    for place in places:
-        if place.function not in FRAMED or not place.span:
-            lower.script.fail(where, "frames by rows and by time are of two queries; write one around the other")
-        if place.low is None:
-            lower.script.fail(where, "all rows so far would be kept for ever; write INTERVAL '10' MINUTES PRECEDING in place of UNBOUNDED")
-        if place.high is None:
-            lower.script.fail(where, "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW")
+    ties = in_time_order(lower, relation, [(own_column(name), desc) for name, desc in by], where, "OVER")
+    time = str(relation.stream.event_time)
+    answered = tuple(_answered(lower, place, where, tied=ties is not None) for place in places)
     with lower.script.at(where):
         stream = computed(relation, new).stream
         schema = pa.schema([stream.schema.field(name) for name in stream.columns])
-        box = lower.flow.add("process", params_in_time(keys, Spanned(ddl_of(schema), time, tuple(places)), None), (stream,), None, "over")
+        box = lower.flow.add("process", params_in_time(keys, Spanned(ddl_of(schema), time, answered), ties), (stream,), None, "over")
     return Relation(box, (*relation.columns, *(Visible(place.name, "_over", place.name) for place in places)))
 
 
-__all__ = ["spanned_rows"]
+def _answered(lower: Lower, place: Place, where: exp.Expr, *, tied: bool) -> Place:
+    """The place, if a stream can have it."""
+    if place.function in NEIGHBOURS:
+        return place
+    if place.function not in FRAMED:
+        lower.script.fail(where, f"{place.function} of every row changes with every row to come; keep the best rows: row_number() <= n")
+    if place.low is None:
+        lower.script.fail(where, "all rows so far would be kept for ever; write INTERVAL '10' MINUTES PRECEDING in place of UNBOUNDED")
+    if place.high is None:
+        lower.script.fail(where, "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW")
+    if place.peers and tied:
+        lower.script.fail(where, "RANGE of rows that are equal in several columns is not available; write ORDER BY the event time alone")
+    return replace(place, peers=False, span=True) if place.peers else place
+
+
+__all__ = ["is_around", "spanned_rows"]

@@ -1,0 +1,60 @@
+"""Around: where the rows are that a function OVER rows is of, and what it makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.operator.changes.framed import framed
+from evenflow.operator.changes.spans import spanned
+from evenflow.query.ranked import NEIGHBOURS, Place
+from evenflow.stream.arrays import Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """n rows of several keys, one key's behind the other, in order. group: int64 (n,), rising, whose. start, stop: int64 (n,), where
+    its key's begin, and behind which they end. by: the column of the order by whose distances spans go, if some do; descending: whether
+    it descends. ties: int64 (n,), rising, equal where rows are equal in the order, if frames go by that."""
+
+    group: Int64s
+    start: Int64s
+    stop: Int64s
+    by: pa.Array | None = None
+    descending: bool = False
+    ties: Int64s | None = None
+
+
+def around(place: Place, values: pa.Array | None, rows: Ordered, kind: pa.DataType, of: Int64s | None = None) -> pa.Array:
+    """A neighbour, or a total of a frame, of each row. values: of the place's column, (n,), None for count(*). kind: of the result. of: the
+    rows that are asked for, all of them if None."""
+    here = np.arange(rows.group.size)
+    if place.function in NEIGHBOURS:
+        assert values is not None, "a neighbour is of a column"
+        here, start, stop = (each if of is None else each[of] for each in (here, rows.start, rows.stop))
+        there = here + int(place.low or 0)
+        out = (there < start) | (there >= stop)
+        return values.take(pa.array(np.where(out, 0, there), mask=out))
+    low, high = _frame(place, rows, here)
+    if of is not None:
+        low, high = low[of], high[of]
+    return framed(place.function, values, low, np.maximum(low, high), kind, place.number, place.anchor)
+
+
+def _frame(place: Place, rows: Ordered, here: Int64s) -> tuple[Int64s, Int64s]:
+    """(first, behind the last) of each row's frame; it is empty where they are not in this order."""
+    if place.span:
+        assert rows.by is not None, "spans are of a column"
+        return spanned(rows.group, rows.by, place.low, place.high, rows.start, rows.stop, descending=rows.descending)
+    low = rows.start if place.low is None else np.maximum(rows.start, here + int(place.low))
+    high = rows.stop if place.high is None else np.minimum(rows.stop, here + int(place.high) + 1)
+    if place.peers:
+        assert rows.ties is not None, "peers are equal in the order"
+        low = low if place.low is None else np.searchsorted(rows.ties, rows.ties)
+        high = high if place.high is None else np.searchsorted(rows.ties, rows.ties, "right")
+    return np.minimum(low, rows.stop), high
+
+
+__all__ = ["Ordered", "around"]
