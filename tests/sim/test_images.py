@@ -128,6 +128,25 @@ def test_frames_are_kept_until_their_effect_is_in_an_image_and_no_longer() -> No
         assert all(each.epoch > kept.released() for each in kept.since(0))
 
 
+def test_nobody_waits_for_who_begins_again_elsewhere() -> None:
+    """Goal: what is in an image is no reason to wait for a site that may come back; it is one while there is no image, and while others
+    may be dead too. Method: the one that has most alone loses its connection for good, and its process lives."""
+    stage = Stage("running")
+    world, owner = stage.world, stage.owner
+    assert world.coordinator.vital(owner)
+    stage.until_protected()
+    other = next(site for site in world.coordinator.sites if site != owner)
+    assert not world.coordinator.vital(owner) and world.coordinator.vital(owner, {other})
+    grace_s = world.detection.patience.grace_us / 1e6
+    world.drop_control(owner, 10.0)
+    for peer in world.network.peers(owner):
+        world.drop_link(owner, peer, 10_000_000)
+    world.run_for(0.8 * grace_s)
+    assert owner not in world.coordinator.sites
+    stage.until_whole()
+    stage.finish()
+
+
 def test_a_second_death_when_everything_has_an_image_again() -> None:
     stage = Stage("two_stages", sites=5, rows=1200)
     for _ in range(2):

@@ -232,7 +232,7 @@ class Idle:
 
     def __init__(self, *sites: int) -> None:
         self.over, self.on_over, self.run_id = threading.Event(), [], "idle"
-        self.machine = SimpleNamespace(over=False, sites=sites, view=SimpleNamespace(vital=lambda site, silent: False))
+        self.machine = SimpleNamespace(over=False, sites=sites, vital=lambda site, silent: False)
         self.begun: list[int] = []
         self.lost: list[int] = []
 

@@ -10,7 +10,7 @@ due: that is what `rules` say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -162,6 +162,13 @@ class RunEffects:
     def protected(self) -> int:
         """Deaths that nothing would be lost of now, whichever sites they are of."""
         return self.view.protected(based=self.reviving.based())
+
+    def vital(self, site: SiteId, silent: Collection[int] = ()) -> bool:
+        """Whether something would be lost with this site, if the silent ones were gone too. What begins again from a base is not, as long
+        as none of the others may be dead."""
+        others = set(self.sites) - {site}
+        based = bool(others) and others.isdisjoint(silent) and self.reviving.based()
+        return self.view.vital(site, silent, based=based)
 
     # -- plans
 

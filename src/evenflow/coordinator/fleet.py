@@ -254,7 +254,7 @@ class Fleet:
 
     def vital(self, site: int, silent: Collection[int] = ()) -> bool:
         """Some run cannot go on without this site, if the silent ones are gone too."""
-        return any(not machine.over and machine.view.vital(SiteId(site), silent) for _, machine in self.runs.values())
+        return any(not machine.over and machine.vital(SiteId(site), silent) for _, machine in self.runs.values())
 
     def handle(self, event: FleetEvent) -> Iterator[FleetAction]:
         """Take one event. Yields what follows: each is to be carried out before the next one is asked for, and all of them are."""

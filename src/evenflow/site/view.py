@@ -219,10 +219,12 @@ class View:
                     found[site] += len(block.partitions)
         return found
 
-    def vital(self, site: SiteId, silent: Collection[int] = ()) -> bool:
-        """Whether some partition has its last live replica there, if these sites were gone too."""
+    def vital(self, site: SiteId, silent: Collection[int] = (), *, based: bool = False) -> bool:
+        """Whether some partition has its last live replica there, if these sites were gone too. based: but for those that begin again from
+        a base."""
         gone = set(silent) - {site}
-        blocks = (block for segment in self.layout.segments for block in self.blocks(segment.id))
+        segments = [segment.id for segment in self.layout.segments if not (based and self.plan.mode(segment.id) in BASED)]
+        blocks = (block for segment in segments for block in self.blocks(segment))
         return any([other for other in self.live(block) if other not in gone] == [site] for block in blocks)
 
     def feeders(self, segment: int, unreachable: set[SiteId]) -> dict[SiteId, tuple[int, ...]]:

@@ -53,9 +53,10 @@ from evenflow.coordinator.fleet import (
     TellRun,
 )
 from evenflow.coordinator.machine import RunMachine
+from evenflow.coordinator.stored import Stored
 from evenflow.exchange.portion import Portion, rows_of
 from evenflow.exchange.section import Section
-from evenflow.site.events import Event, Release, SinkCommitted
+from evenflow.site.events import Event, Release
 from evenflow.site.facts import Fact
 from evenflow.site.peers import Talk
 from evenflow.statistics.statistics import Statistics
@@ -86,6 +87,7 @@ class SimDriver:
         self._first: dict[int, FirstCopy] = {}
         self._first_portions: dict[int, FirstPortions] = {}
         self._uncommitted: dict[int, deque[Release]] = {}
+        self._stored = Stored()
         self._reading: dict[int, ReadingSink] = {}
         self._closed: list[Release] = []
         self.journal = SimJournal(world.store, self.soon, self.coordinate)
@@ -257,7 +259,8 @@ class SimDriver:
         world = self.world
         match action:
             case Tell(site, message):
-                self.tell(site, message)
+                for each in (message, *self._stored.behind(site, message)):
+                    self.tell(site, each)
             case Wake(after_ms, pause):
                 world.clock.after(int(after_ms * 1000), lambda: self.soon(lambda: self.coordinate(Waited(pause))))
             case Collect(for_us):
@@ -430,8 +433,9 @@ class SimDriver:
             observer.committed(release)
 
     def say_committed(self, segment: int, epoch: int) -> None:
-        for host in self.hosts(segment):
-            self.tell(host, SinkCommitted(segment, epoch))
+        for host, said in self._stored.note(self.machine.plan, segment, epoch):
+            if host in self.present:
+                self.tell(host, said)
 
     def hosts(self, segment: int) -> list[int]:
         """Sites that hold what a sink has not stored yet."""

@@ -49,6 +49,7 @@ from evenflow.coordinator.first_copy import FirstCopy, FirstPortions
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
+from evenflow.coordinator.stored import Stored
 from evenflow.errors import EvenflowError, Fenced, OperationRefused
 from evenflow.exchange.portion import Portion
 from evenflow.monitor.watching import Watched
@@ -58,7 +59,7 @@ from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.policy.shedding.live import Way
 from evenflow.query.network import Network
-from evenflow.site.events import Checkpoint, SinkCommitted, StateMemoryChanged
+from evenflow.site.events import Checkpoint, StateMemoryChanged
 from evenflow.site.facts import CopyLive
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.view import NOBODY
@@ -153,9 +154,8 @@ class RunLoop:
         self._began_s: float = time.monotonic() if before is None else before._began_s
         self._ended_s: float | None = None
         self._unended: set[int] = set()
-        self._fenced_in_doubt = False
+        self._fenced_in_doubt, self._requests = False, 0
         self._answers: dict[int, Done | Denied] = {}
-        self._requests = 0
         self._in_user_code: dict[int, tuple[tuple[int, int], ...]] = {}
         self.happenings: Happenings = Happenings(self._began_s, run_id, layout.name) if before is None else before.happenings
         self.happenings.forget_moves()
@@ -164,6 +164,7 @@ class RunLoop:
         self.numbers = RunNumbers(run_id, self.machine)
         self._first: dict[int, FirstCopy] = {}
         self._first_portions: dict[int, FirstPortions] = {}
+        self._stored = Stored()
         self._appender: Appender | None = None
         self.store_url = None if taken is None else taken.location.store.url
         self.checkpoint_numbers = CheckpointNumbers(() if taken is None else taken.standing.checkpoints)
@@ -199,8 +200,8 @@ class RunLoop:
             self._calls.call_soon(lambda: tell(epoch))
 
         def tell(epoch: int) -> None:
-            for host in self.machine.plan.hosts(segment):
-                self._deliver(host, SinkCommitted(segment, epoch))
+            for host, said in self._stored.note(self.machine.plan, segment, epoch):
+                self._deliver(host, said)
 
         def failed(error: EvenflowError) -> None:  # in the sink's thread
             self._calls.call_soon(lambda: self.handle(RunBroken(error)))
@@ -252,7 +253,8 @@ class RunLoop:
                 case Tell():
                     if isinstance(action.message, Checkpoint):
                         self.checkpoint_numbers.ordered(action.message.number)
-                    self._deliver(action.site, action.message)
+                    for message in (action.message, *self._stored.behind(action.site, action.message)):
+                        self._deliver(action.site, message)
                 case Happened():
                     whole = action.kind is Kind.CHECKPOINT_COMPLETED
                     self.happenings.note(action, time.monotonic(), self.checkpoint_numbers.completed() if whole else {})
