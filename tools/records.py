@@ -90,6 +90,7 @@ def records() -> list[Record]:
         bench("restore", "--kills", "1"),
         bench("failover", *failover),
         bench("failover", "--kills", "4", "--rate", "2000", "--linger", "25", "--hang", "--spark-kills", "0", record="failover_hang"),
+        bench("failover", "--kills", "20", "--tabs", "10", "--spark-kills", "0", record="failover_tabs"),
         bench("skew", also=("skew.svg",)),
         bench("nexmark"),
         bench("functions"),

@@ -177,9 +177,9 @@ def test_whole_row_groups_are_left_out_unread(tmp_path: Path, monkeypatch: pytes
     read: list[list[int]] = []
     real = pq.ParquetFile.iter_batches
 
-    def spy(self: pq.ParquetFile, size: int, row_groups: list[int]) -> object:
+    def spy(self: pq.ParquetFile, size: int, row_groups: list[int], **rest: bool) -> object:
         read.append(row_groups)
-        return real(self, size, row_groups)
+        return real(self, size, row_groups, **rest)
 
     monkeypatch.setattr(files.pq.ParquetFile, "iter_batches", spy)
     source = sources.replay(str(write(tmp_path / "rows.parquet", many_rows())), speed=None)

@@ -295,22 +295,19 @@ class Opened:
 
     def rows(self, partitions: Collection[int]) -> dict[int, pa.Table]:
         """Those of these partitions, of which it has places; row groups with others' rows only are not decoded. Raises as `open_object`."""
-        taken = {p: self.places[p] for p in partitions if p in self.places}
+        taken = [p for p in partitions if p in self.places]
         if not taken:
             return {}
-        needed = sorted({group for start, stop in taken.values() for group in _groups(self._ends, start, stop)})
-        groups = [self._last[group] if group in self._last else self._decoded(group) for group in needed]
+        places = np.array([self.places[p] for p in taken])
+        needed, firsts = _groups(self._ends, places)
+        groups = [self._last[group] if group in self._last else self._decoded(group) for group in needed.tolist()]
         self._last.clear()
-        self._last[needed[-1]] = groups[-1]
+        self._last[int(needed[-1])] = groups[-1]
         # In pieces: to join all of it would take as much memory again.
         table, starts = pa.concat_tables(groups), np.concatenate([[0], self._ends])
-        lengths = [int(starts[g + 1] - starts[g]) for g in needed]
-        begins = dict(zip(needed, np.concatenate([[0], np.cumsum(lengths)])[: len(needed)].tolist(), strict=True))
-        found = {}
-        for partition, (start, stop) in taken.items():
-            first = _groups(self._ends, start, stop)[0]
-            found[partition] = table.slice(begins[first] + start - int(starts[first]), stop - start)
-        return found
+        begins = np.cumsum([0, *map(len, groups)])[np.searchsorted(needed, firsts)] + places[:, 0] - starts[firsts]
+        counts = places[:, 1] - places[:, 0]
+        return {p: table.slice(begin, count) for p, begin, count in zip(taken, begins.tolist(), counts.tolist(), strict=True)}
 
     def _decoded(self, group: int) -> pa.Table:
         names = None if self.said["form"] in BYTES_FORMS else [name for name in self._file.schema_arrow.names if name not in UNREAD]
@@ -358,10 +355,13 @@ def laid(said: Mapping[str, Any]) -> dict[int, np.ndarray[Any, Any]]:
     return found
 
 
-def _groups(ends: np.ndarray[Any, Any], start: int, stop: int) -> range:
-    """Numbers of the row groups that have the rows from start to stop; the one where they would be if there are none."""
-    first = min(int(np.searchsorted(ends, start, side="right")), len(ends) - 1)
-    return range(first, max(first, int(np.searchsorted(ends, stop, side="left"))) + 1)
+def _groups(ends: np.ndarray[Any, Any], places: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Numbers of the row groups that have rows of these places, ascending, and of the first one of each place; of a place without rows,
+    the one where they would be. places: int (p, 2), first row and the one behind the last."""
+    firsts = np.minimum(np.searchsorted(ends, places[:, 0], side="right"), len(ends) - 1)
+    lasts = np.maximum(firsts, np.searchsorted(ends, places[:, 1], side="left"))
+    begun, ended = np.bincount(firsts, minlength=len(ends) + 1), np.bincount(lasts + 1, minlength=len(ends) + 1)
+    return np.flatnonzero(np.cumsum(begun - ended)), firsts
 
 
 def whole_state(rows: pa.Table, said: Any) -> bytes:

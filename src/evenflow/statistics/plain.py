@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from evenflow.errors import StatisticsError
 
 T = TypeVar("T")
 
+PLAIN: Final = frozenset({int, float, str, bool, type(None)})
+"""Types whose values JSON has as they are: most of what is told."""
 WORDS: Final = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false"}
 
 
 def plain(value: Any) -> Any:
     """A value as JSON has it."""
+    if type(value) in PLAIN:
+        return value
     if isinstance(value, tuple):
         return list(value) if value and type(value[0]) is int else [plain(each) for each in value]
     return plain_fields(value) if is_dataclass(value) else value
@@ -29,7 +34,15 @@ def plain(value: Any) -> Any:
 
 def plain_fields(value: Any) -> dict[str, Any]:
     """The fields of a dataclass by their names, as JSON has them."""
-    return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    names, values = _names(type(value))
+    return {name: each if type(each) in PLAIN else plain(each) for name, each in zip(names, values(value), strict=True)}
+
+
+@cache
+def _names(cls: Any) -> tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Of the fields of a class, and what has their values from one."""
+    names = tuple(each.name for each in fields(cls))
+    return names, attrgetter(*names) if len(names) > 1 else lambda value: tuple(getattr(value, name) for name in names)
 
 
 def value_of(cls: type[T], data: Any, at: str, makes: str) -> T:

@@ -74,13 +74,15 @@ class SiteNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Who hosts what under a plan and a membership. active: sites with a replica that counts. redundancy: see `RunMachine.redundancy`."""
+    """Who hosts what under a plan and a membership. active: sites with a replica that counts. redundancy: see `RunMachine.redundancy`.
+    protected: see `View.protected`, by whether what begins again from a base has one."""
 
     plan: Plan
     membership: Membership
     hosted: Mapping[int, Hosting]
     active: tuple[int, ...]
     redundancy: int
+    protected: Mapping[bool, int]
 
 
 def boxes_of(totals: Totals) -> tuple[BoxProgress, ...]:
@@ -225,7 +227,8 @@ class RunNumbers:
         plan, membership = machine.plan, machine.membership  # Read first: they may be newer ones while the rest is counted.
         if known is None or known.plan is not plan or known.membership is not membership:
             hosted = hosting(plan, membership)
-            known = self._hosts = Hosts(plan, membership, hosted, machine.view.active(), machine.redundancy())
+            protected = {based: machine.view.protected(based=based) for based in (False, True)}
+            known = self._hosts = Hosts(plan, membership, hosted, machine.view.active(), machine.redundancy(), protected)
         return known
 
     def _slots(self, replicas: Iterable[tuple[int, int, int]]) -> Ints:
@@ -323,7 +326,7 @@ class RunNumbers:
             journal=journal,
             checkpoint=checkpoint,
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
-            protected=self._machine.protected(),
+            protected=hosts.protected[self._machine.reviving.based()],
             lost=lost_of(self._machine),
             outputs=outputs_of(self._machine.layout, self._machine.ledger, [part.taken for part in parts], self._machine.seen),
         )
