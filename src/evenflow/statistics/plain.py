@@ -34,7 +34,8 @@ def plain(value: Any) -> Any:
 
 def plain_fields(value: Any) -> dict[str, Any]:
     """The fields of a dataclass by their names, as JSON has them."""
-    names, values = _names(type(value))
+    cls: Any = type(value)
+    names, values = _names(cls)
     return {name: each if type(each) in PLAIN else plain(each) for name, each in zip(names, values(value), strict=True)}
 
 

@@ -170,7 +170,7 @@ def _nth(values: pa.Array, offsets: npt.NDArray[np.int32], place: int) -> pa.Arr
     if is_of_eight_bytes(values.type) and not values.null_count and (lengths == lengths[0]).all():
         words = np.frombuffer(values.buffers()[1], np.int64, values.offset + len(values))[values.offset :]
         return arrow_of(words[offsets[0] + place : offsets[-1] : lengths[0]].copy(), values.type)
-    return taken(values, offsets[:-1] + place)
+    return taken(values, offsets[:-1].astype(np.int64) + place)
 
 
 def _element_at(node: Node, key: Node, *, tried: bool = False) -> Node:
