@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels.hash import hash_columns
 from evenflow.operator.match import Match
+from evenflow.operator.measures import Measures
 from evenflow.query.pattern import ACCEPT, compile_pattern
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -241,13 +242,25 @@ def test_all_rows_of_a_match_are_its_beginnings_one_by_one(seed: int, skip: str,
 
 def test_long_matches_are_folded_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [(at, 1, at % 7, True, False, False) for at in range(WITHIN)]
-    measures = [("s", "sum(v)"), ("n", "FINAL count(*)")]
+    measures = [("s", "size(collect_list(v))"), ("n", "FINAL count(*)")]
     found = []
     for most in (1, 20, 1 << 18):
         monkeypatch.setattr("evenflow.operator.measures.FOLDED_ROWS", most)
         found.append(run(Match(SCHEMA, ("k",), "ts", "A+", [("A", "a")], measures, WITHIN, "past last row", "all"), made, []))
     assert found[0] == found[1] == found[2]
-    assert [row["s"] for row in found[0]] == [sum(v % 7 for v in range(at + 1)) for at in range(WITHIN)]
+    assert [row["s"] for row in found[0]] == [at + 1 for at in range(WITHIN)]
+
+
+def test_a_long_match_costs_what_its_rows_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pass, however long it is: beginnings are not folded one by one."""
+    monkeypatch.setattr(Measures, "_beginnings", None)
+    count = 40_000
+    made = [(at, 1, at % 7, True, False, False) for at in range(count)]
+    measures = [("s", "sum(v)"), ("m", "max(A.v)"), ("w", "classifier()"), ("f", "FINAL stddev(v)"), ("a", "avg(v)"), ("x", "first(v)")]
+    found = run(Match(SCHEMA, ("k",), "ts", "A+", [("A", "a")], measures, count, "past last row", "all"), made, [])
+    assert [row["s"] for row in found] == np.cumsum([row[2] for row in made]).tolist()
+    assert [row["m"] for row in found[:9]] == [0, 1, 2, 3, 4, 5, 6, 6, 6]
+    assert found[-1]["a"] == found[-1]["s"] / count
 
 
 def test_there_is_something_to_find() -> None:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from evenflow.operator.bsort import numbered
 from evenflow.operator.totals.aggregate import Aggregate
+from evenflow.operator.totals.so_far import can_be_so_far, so_far
 from evenflow.query.aggregates import AggCall
 from evenflow.query.expression import compile_expression
 from evenflow.query.matching import ALL_ROWS, CLASSIFIER, Matching, MeasureCall
@@ -33,6 +34,11 @@ class Measures:
         self._results = [compile_expression(text, matching.measured) for _, text, _ in matching.results]
         self._measured = matching.measured
         self._rows, self._names = matching.rows, pa.array(matching.program.variables, pa.string())
+        calls = [(at, call) for at, call in enumerate(self._calls) if call.running]
+        self._once = [
+            at for at, call in calls if call.argument is None or can_be_so_far(call.function, self._arguments[call.argument].type)
+        ]
+        self._again = [at for at, _ in calls if at not in self._once]
         self._totals = {running: self._made(running) for running in (False, True)}
 
     def compute(self, rows: pa.RecordBatch, match: Int64s, variable: Int64s, count: int) -> list[pa.Array]:
@@ -42,7 +48,7 @@ class Measures:
         number of each row's, ascending from 0, each at least once. variable: int64 (n,). count: matches.
         """
         arguments = {text: compiled(rows) for text, compiled in self._arguments.items()}
-        final = self._of(arguments, match, variable, count, running=False)
+        final = self._final(arguments, match, variable, count)
         if self._rows == ALL_ROWS:
             each = pa.array(match)
             final = {number: column.take(each) for number, column in final.items()}
@@ -53,12 +59,25 @@ class Measures:
         return [result(batch) for result in self._results]
 
     def _running(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s) -> dict[int, pa.Array]:
-        """Of each row, the calls of the rows of its match up to it: as if each of these beginnings were a match. A match of n rows has
-        n (n + 1) / 2 rows in them, so they are folded some at a time."""
+        """Of each row, the calls of the rows of its match up to it."""
         if not any(call.running for call in self._calls):
             return {}
-        first = np.flatnonzero(np.diff(match, prepend=-1) != 0)
-        place = np.arange(match.size) - first[match] + 1
+        start = np.flatnonzero(np.diff(match, prepend=-1) != 0)[match]
+        columns: dict[int, pa.Array] = {}
+        for number in self._once:
+            call = self._calls[number]
+            if call.function == CLASSIFIER:
+                columns[number] = self._names.take(pa.array(variable))
+                continue
+            of = None if call.variable is None else variable == call.variable
+            values = None if call.argument is None else arguments[call.argument]
+            columns[number] = so_far(call.function, values, start, call.type, of)
+        return columns | (self._beginnings(arguments, match, variable, start) if self._again else {})
+
+    def _beginnings(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, start: Int64s) -> dict[int, pa.Array]:
+        """Calls that one pass does not have: as if each beginning of a match were a match. A match of n rows has n (n + 1) / 2 rows in
+        them, so they are folded some at a time."""
+        place = np.arange(match.size) - start + 1
         parts: list[dict[int, pa.Array]] = []
         ends = np.cumsum(place)
         at = 0
@@ -68,15 +87,15 @@ class Measures:
             row = (np.arange(at, upto) - place[at:upto])[which] + back
             taken = pa.array(row)
             some = {text: values.take(taken) for text, values in arguments.items()}
-            parts.append(self._of(some, which, variable[row], upto - at, running=True))
+            parts.append(self._fold(some, which, variable[row], running=True))
             at = upto
         return {number: pa.concat_arrays([part[number] for part in parts]) for number in parts[0]}
 
-    def _of(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, count: int, *, running: bool) -> dict[int, pa.Array]:
-        """The calls that are of the rows up to one, or those of all rows, by number: a value per match."""
+    def _final(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, count: int) -> dict[int, pa.Array]:
+        """The calls that are of all rows, by number: a value per match."""
         columns: dict[int, pa.Array] = {}
         for number, call in enumerate(self._calls):
-            if call.running != running:
+            if call.running:
                 continue
             if call.function == CLASSIFIER:
                 last = np.flatnonzero(np.diff(match, append=-1) != 0)
@@ -86,7 +105,7 @@ class Measures:
                 columns[number] = pa.array(np.bincount(mine, minlength=count))
             elif _is_place(call):
                 columns[number] = _placed(call, arguments[call.argument], match, variable, count)
-        return columns | self._fold(arguments, match, variable, running=running)
+        return columns | self._fold(arguments, match, variable, running=False)
 
     def _fold(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, *, running: bool) -> dict[int, pa.Array]:
         """Totals over the rows; those of other variables count as null, which no total but first and last looks at."""
@@ -107,7 +126,8 @@ class Measures:
 
     def _made(self, running: bool) -> tuple[Aggregate | None, list[int]]:
         """What folds the calls of one sort, and which these are."""
-        mine = [at for at, call in enumerate(self._calls) if call.running == running and call.argument is not None and not _is_place(call)]
+        final = (at for at, call in enumerate(self._calls) if not call.running and call.argument is not None and not _is_place(call))
+        mine = self._again if running else list(final)
         fields = [pa.field(f"_{at}", self._arguments[str(self._calls[at].argument)].type) for at in mine]
         calls = [AggCall(f"_measure{at}", self._calls[at].function, f"_{at}", self._calls[at].type) for at in mine]
         return Aggregate(pa.schema([pa.field(MATCH, pa.int64()), *fields]), (MATCH,), calls) if calls else None, mine
