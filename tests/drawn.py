@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 import pytest
@@ -17,6 +17,27 @@ def examples(few: int, many: int) -> int:
     return many if MANY else few
 
 
-def one_in(share: int, cases: Iterable[Any]) -> list[Any]:
-    """All cases as parameters of a test: one in `share` for `make test`, always the same ones; the others for conformance."""
-    return [case if at % share == 0 else pytest.param(case, marks=pytest.mark.conformance) for at, case in enumerate(cases)]
+def one_in(share: int, cases: Iterable[Any], *, spread: bool = False) -> list[Any]:
+    """All cases as parameters of a test: one in `share` for `make test`, always the same ones; the others for conformance.
+
+    spread: each case is a tuple, of one value for each of several arguments.
+    """
+    return [case if at % share == 0 else _dear(case, spread) for at, case in enumerate(cases)]
+
+
+def but(dear: Collection[str], cases: Iterable[Any]) -> list[Any]:
+    """All cases as parameters of a test: those of these names for conformance, as they take long; the others for `make test`, too.
+
+    Raises ValueError if a name is no case's: what is renamed must not come back into `make test` unseen.
+    """
+    found = list(cases)
+    named = [case if isinstance(case, str) else case.name for case in found]
+    if unknown := sorted(set(dear) - set(named)):
+        raise ValueError(f"no case has these names: {', '.join(unknown)}")
+    return [_dear(case, False) if name in dear else case for case, name in zip(found, named)]
+
+
+def _dear(case: Any, spread: bool) -> Any:
+    if isinstance(case, type(pytest.param())):
+        return case  # It is for conformance already.
+    return pytest.param(*(case if spread else (case,)), marks=pytest.mark.conformance)

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from tests.drawn import one_in
+import pytest
+
+from tests.drawn import but, one_in
 
 
 def test_one_case_in_a_share_is_tried_and_all_others_are_marked() -> None:
     cases = one_in(3, "abcde")
     assert [case for case in cases if isinstance(case, str)] == ["a", "d"]
     assert [case.values[0] for case in cases if not isinstance(case, str)] == ["b", "c", "e"]
+
+
+def test_a_case_of_several_arguments_stays_one_of_several() -> None:
+    kept, left = one_in(2, [("a", 1), ("b", 2)], spread=True)
+    assert kept == ("a", 1) and left.values == ("b", 2)
+
+
+def test_dear_ones_are_left_out_by_names_that_there_are() -> None:
+    kept, left = but({"b"}, "ab")
+    assert kept == "a" and left.values == ("b",) and [mark.name for mark in left.marks] == ["conformance"]
+    assert one_in(1, [kept, left]) == [kept, left] and one_in(2, [kept, left]) == [kept, left], "what is left out already stays so"
+    with pytest.raises(ValueError, match="no case has these names: c"):
+        but({"b", "c"}, "ab")

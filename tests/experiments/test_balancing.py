@@ -21,6 +21,7 @@ from evenflow.experiments.result.result import Measurement
 from evenflow.policy.proposal import Parameters
 from evenflow.query.builder import Dataflow
 from evenflow.query.planner import layout
+from tests.drawn import one_in
 from tests.experiments.fake_balancing import worlds
 
 QUICK = Setting("sim", True, lambda text: None)
@@ -201,7 +202,7 @@ def test_a_slow_site_is_relieved_in_the_simulator() -> None:
     assert found.moved(1.0) >= 2 and 0.0 < found.balanced_s(1.0) < 3.0
 
 
-@pytest.mark.parametrize(("spread", "homes"), [(True, {0, 1, 2}), (False, {1})])
+@pytest.mark.parametrize(("spread", "homes"), one_in(2, [(True, {0, 1, 2}), (False, {1})], spread=True))
 def test_unbalanced_recovery_puts_everything_on_one_site(spread: bool, homes: set[int]) -> None:
     deployed = replace(deployment(quick(SetUp()), Variant("none", "", "none", 8)), spread=spread)
     world = start(deployed)

@@ -103,9 +103,10 @@ class Drawing:
         self.untyped: dict[str, Exception] = {}
         self._simple: dict[str, Compiled] = {}
 
-    def all(self, each: int) -> dict[str, Compiled]:
-        """Casts, calls and syntax, `each` of each pattern."""
-        return {**self.casts(), **self.functions(each), **self.syntax(each)}
+    def all(self, each: int, every: int = 1) -> dict[str, Compiled]:
+        """Casts, calls and syntax, `each` of each pattern; or of one function, cast and way of writing in `every`."""
+        casts = dict(list(self.casts().items())[::every])
+        return {**casts, **self.functions(each, every), **self.syntax(each, every)}
 
     def functions(self, each: int, every: int = 1) -> dict[str, Compiled]:
         """Calls of every function, or of one in `every`, `each` of each number of arguments, but of those that only the parser writes."""

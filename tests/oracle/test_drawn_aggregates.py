@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.timeout(600)]
 
 ROWS: Final = 96
 GROUPS: Final = 9
-SLICE: Final = 3
+SLICE: Final = 6
 """One in so many columns is tried of each aggregate in `make test`."""
 CUT: Final = Cut(1, 2, 40, 1)
 FIXED: Final = 20_261_122

@@ -14,6 +14,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.statistics.statistics import Statistics
 from evenflow.world.sim.model import CostModel
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 
 
 def two_sources() -> Layout:
@@ -39,7 +40,7 @@ def ran(planned: Layout, replicas: int, slow: float) -> Statistics:
     return world.collect()
 
 
-@pytest.mark.parametrize(("replicas", "slow"), [(1, 2.0), (2, 1.1)])
+@pytest.mark.parametrize(("replicas", "slow"), one_in(2, [(1, 2.0), (2, 1.1)], spread=True))
 def test_coefficients_are_products_along_the_paths(replicas: int, slow: float) -> None:
     """A row of the first source costs 50 us, and a quarter of them 100 us more for the keyed box before the exchange, where it leaves out
     columns, and behind it; one of the other source costs those. Replicas cost the same each, and a slow site is no reason to think that

@@ -80,6 +80,7 @@ def test_pairs_to_amnesia_and_back_loses_and_repeats_nothing(seed: int) -> None:
     precise(run, seed)
 
 
+@pytest.mark.conformance
 def test_after_the_change_back_a_death_costs_nothing() -> None:
     """Goal: `protected` tells the truth. Method: begin with amnesia, change to pairs, and kill a site when it says 1."""
     run = world(availability="amnesia")

@@ -14,6 +14,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.mutations import COLLECTING, Mutation, planted
 from evenflow.world.sim.store import SimStore
+from tests.drawn import but, one_in
 from tests.sim.test_checkpoints import a_store, counting, world_with
 from tests.sim.test_keeping import test_objects_that_no_checkpoint_needs_are_deleted_and_no_others as rows_are_kept
 from tests.sim.test_restart import Stage
@@ -48,7 +49,7 @@ def staged(seed: int = 1, **given: object) -> Stage:
     return stage
 
 
-@pytest.mark.parametrize("seed", [0, 2, *[pytest.param(seed, marks=pytest.mark.conformance) for seed in (1, 3, 4, 5)]])
+@pytest.mark.parametrize("seed", one_in(6, (2, 0, 1, 3, 4, 5)))
 def test_drivers_die_while_they_collect(seed: int) -> None:
     """Goal: the outputs do not show it. Method: all is lost between two deletions, again and again; partitions are divided meanwhile."""
     stage, random = staged(seed), Random(f"die {seed}")
@@ -88,6 +89,9 @@ def test_a_driver_that_hangs_comes_back_when_what_was_written_meanwhile_is_colle
     stage.finish()
 
 
+LONG = {"entries go that a retained checkpoint's replay needs", "a stale driver appends where entries were collected",
+        "a snapshot forgets what plans say"}  # fmt: skip
+"""Drivers have to die again and again for them."""
 SCENARIOS: dict[str, Callable[[], None]] = {
     # Entries are read where a driver goes on behind another one's checkpoints only.
     "entries go that a retained checkpoint's replay needs": lambda: test_drivers_die_while_they_collect(0),
@@ -99,7 +103,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
 }
 
 
-@pytest.mark.parametrize("mutation", COLLECTING, ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", but(LONG, COLLECTING), ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     scenario = SCENARIOS.get(mutation.name, test_a_long_run_has_a_short_journal)
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, pytest.fail.Exception)):

@@ -15,6 +15,7 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.checkers import Checkers
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
 
@@ -57,7 +58,7 @@ def test_what_comes_out_is_what_was_read(seed: int, replicas: int) -> None:
     assert sums(world) == wanted
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", one_in(4, range(6)))
 def test_a_site_dies_and_a_copy_reads_on_behind_its_state(seed: int) -> None:
     """Goal: no row lost or repeated. Method: kill a site that reads, while all read; a newcomer takes its place."""
     source, wanted = memory(seed, 4, 3000)
@@ -118,7 +119,7 @@ def test_a_silent_partition_holds_epochs_back_and_its_next_row_lets_them_go() ->
     assert sums(world) == {1: 2, 2: 500}
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", one_in(3, range(4)))
 def test_a_drained_run_ends_in_one_epoch_everywhere(seed: int) -> None:
     """Replicas have read different rows by then; a plan says which epoch is the last that has any."""
     source, _ = memory(seed, 3, 5000)

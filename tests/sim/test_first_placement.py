@@ -11,6 +11,7 @@ from evenflow.policy.placing import PLACEMENTS, place
 from evenflow.policy.start import place_of
 from evenflow.statistics.statistics import Statistics
 from evenflow.world.sim.model import CostModel
+from tests.drawn import one_in
 from tests.sim.test_restart import Stage, as_undisturbed
 
 
@@ -21,7 +22,7 @@ def stones(stage: Stage) -> Counter[int]:
     return Counter(world.coordinator.view.plan.placement[segment.id][0][0] for segment in alone)
 
 
-@pytest.mark.parametrize(("case", "replicas"), [("joins", 1), ("poison", 2)])
+@pytest.mark.parametrize(("case", "replicas"), one_in(2, [("joins", 1), ("poison", 2)], spread=True))
 def test_what_has_one_partition_does_not_meet_and_not_after_a_restart_either(case: str, replicas: int) -> None:
     """Goal: nothing is lost, repeated or different, and both generations are placed alike. Method: everything is gone at once."""
     stage = Stage(case, replicas=replicas, first_placement="start")

@@ -21,6 +21,7 @@ from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import StoreModel
 from evenflow.world.sim.store import SimStore
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 from tests.sim.test_scenarios import Stage
 from tests.sim.test_statistics import FED, ROWS, passed
 
@@ -47,7 +48,7 @@ class Journalled(Stage):
         return max(site.part.closed for site in self.world.sites)
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("replicas", one_in(2, [1, 2, 3]))
 @pytest.mark.parametrize("case", ["running", "windows"])
 def test_the_journal_has_everything_when_a_run_is_over(case: str, replicas: int) -> None:
     stage = Journalled(case, replicas=replicas)

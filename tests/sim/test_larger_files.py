@@ -96,6 +96,7 @@ def test_losses_and_restarts_show_in_no_file_whatever_the_seed(tmp_path: Path, s
     seen_through(tmp_path, seed)
 
 
+@pytest.mark.conformance
 def test_a_planted_bug_is_found(tmp_path: Path) -> None:
     with planted(FORGETS), pytest.raises((AssertionError, EvenflowError)):
         seen_through(tmp_path, 4)

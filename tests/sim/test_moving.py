@@ -8,6 +8,7 @@ import pytest
 
 from evenflow.coordinator.events import DrainSite, MovesRequested, SiteLost
 from evenflow.policy.move import Move
+from tests.drawn import one_in
 from tests.sim.test_scenarios import Stage
 
 
@@ -33,7 +34,7 @@ def other(stage: Stage, segment: int, partitions: tuple[int, ...]) -> int:
     return next(site for site in stage.machine.sites if site not in taken)
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("replicas", one_in(3, [2, 1, 3]))
 @pytest.mark.parametrize("case", ["running", "windows", "boxes"])
 def test_a_partition_of_every_segment_moves(case: str, replicas: int) -> None:
     """Goal: a move disturbs nothing, whatever moves. Method: the first partitions of every segment go elsewhere, one after the other."""

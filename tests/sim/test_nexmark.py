@@ -37,7 +37,7 @@ def results(table: pa.Table, newest: Sequence[str]) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.conformance)])
-@pytest.mark.parametrize("name", one_in(6, nexmark.NAMES))
+@pytest.mark.parametrize("name", one_in(10, nexmark.NAMES))
 def test_results_are_the_same_when_a_site_is_emptied_and_another_one_killed(name: str, seed: int) -> None:
     """Goal: state of every query moves and is taken over. Method: a site's partitions move while rows come, then another site dies."""
     calm = world_of(name, seed, 1)

@@ -7,13 +7,14 @@ from functools import partial
 import pytest
 
 from evenflow.policy.move import Move
+from tests.drawn import one_in
 from tests.sim.test_moving import hosts, moved, moves, other
 from tests.sim.test_scenarios import Stage
 
 DEAD = ("divide_dead", "ask_dead", "accept_dead")
 
 
-@pytest.mark.parametrize("replicas", [1, 2, 3])
+@pytest.mark.parametrize("replicas", one_in(3, [2, 1, 3]))
 def test_partitions_move_between_poison_rows(replicas: int) -> None:
     """Goal: where a partition lives does not show in what it puts aside. Method: partitions of every segment move, every row is
     compared."""

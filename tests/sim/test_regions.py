@@ -91,8 +91,10 @@ def test_a_seed_of_regions_replays_exactly() -> None:
     ("name", "seed"),
     [
         ("a layout for the sites that a region has", 1), ("a region stamps by its own clock", 1),
-        ("a silent region gives out what it makes", 15), ("rows before the horizon are read, too", 15),
-        ("one epoch is enough to be believed", 15), ("the first epoch behind the horizon is given out, too", 91),
+        ("a silent region gives out what it makes", 15),
+        pytest.param("rows before the horizon are read, too", 15, marks=pytest.mark.conformance),
+        pytest.param("one epoch is enough to be believed", 15, marks=pytest.mark.conformance),
+        pytest.param("the first epoch behind the horizon is given out, too", 91, marks=pytest.mark.conformance),
         pytest.param("digests of what was delivered are not compared", 127, marks=pytest.mark.conformance),
         pytest.param("a standby goes on from its own epoch", 28, marks=pytest.mark.conformance),
     ],

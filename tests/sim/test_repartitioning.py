@@ -12,6 +12,7 @@ from evenflow.plan.ranges import in_use
 from evenflow.policy.move import Move
 from evenflow.site.events import PlanAborted
 from evenflow.site.options import FlowOptions
+from tests.drawn import one_in
 from tests.sim.test_moving import hosts, kinds
 from tests.sim.test_scenarios import Stage
 
@@ -49,7 +50,7 @@ def rows_by_partition(stage: Stage, segment: int) -> dict[int, int]:
     return {partition: size for partition, size in found.items() if size}
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", one_in(2, [1, 2]))
 @pytest.mark.parametrize("case", ["running", "windows", "boxes", "row_windows", "joins", "two_stages"])
 def test_there_are_more_partitions_then_fewer(case: str, replicas: int) -> None:
     """Goal: results stay the same whatever state is divided. Method: all keyed segments are split, joined into one, and split again."""

@@ -17,6 +17,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import source
 from evenflow.swarm.checkers import Checkers
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 from tests.worlds.dataflows import Numbered
 
 ROWS, KEYS = 3_000, 10
@@ -71,7 +72,7 @@ def of(number: int, running: Layout) -> Layout:
     return layout(network(number).network, sites=4, partitions=8, columns=columns_of(running))
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", one_in(2, [2, 1]))
 def test_a_version_takes_the_place_of_another_at_one_epoch(replicas: int) -> None:
     run = Replaced(replicas)
     for number in (1, 2):
@@ -82,7 +83,7 @@ def test_a_version_takes_the_place_of_another_at_one_epoch(replicas: int) -> Non
     run.finish(3)
 
 
-@pytest.mark.parametrize("victim", [0, 3])
+@pytest.mark.parametrize("victim", one_in(2, [0, 3]))
 def test_whoever_dies_or_joins_meanwhile(victim: int) -> None:
     """Goal: the epoch decides which version runs, not who runs it. Method: a site dies before the plan, another joins after it."""
     run = Replaced()

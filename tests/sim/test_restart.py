@@ -23,6 +23,7 @@ from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.mutations import REPLAY, Mutation, planted
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 
 
 class Stage:
@@ -88,7 +89,8 @@ def as_undisturbed(stage: Stage, durable: int, case: str, seconds: float, **give
 
 
 @pytest.mark.parametrize(
-    ("case", "replicas"), [("running", 1), ("running", 2), ("windows", 1), ("joins", 2), ("two_stages", 1), ("boxes", 2), ("late", 1)]
+    ("case", "replicas"),
+    one_in(3, [("running", 1), ("running", 2), ("windows", 1), ("joins", 2), ("two_stages", 1), ("boxes", 2), ("late", 1)], spread=True),
 )
 def test_the_cluster_is_lost(case: str, replicas: int) -> None:
     """Goal: nothing is lost, repeated or different. Method: everything is gone at once; as many sites come again."""
@@ -103,7 +105,7 @@ def test_the_cluster_is_lost(case: str, replicas: int) -> None:
     as_undisturbed(stage, durable, case, 0.05, replicas=replicas)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", one_in(3, range(3)))
 def test_the_driver_is_lost_and_its_sites_go_on_for_a_while(seed: int) -> None:
     """Goal: what sites of a former generation still do is nobody's business. Method: the next driver is there before they have ended."""
     stage = Stage("running", replicas=2, seed=seed)
@@ -155,7 +157,9 @@ def test_all_replicas_of_something_are_lost_and_the_same_driver_goes_on(replicas
     as_undisturbed(stage, durable, "running", 0.05, replicas=replicas)
 
 
-@pytest.mark.parametrize(("case", "sites", "replicas"), [("joins", 1, 1), ("joins", 3, 2), ("row_windows", 7, 3), ("row_windows", 4, 1)])
+@pytest.mark.parametrize(
+    ("case", "sites", "replicas"), one_in(4, [("joins", 3, 2), ("joins", 1, 1), ("row_windows", 7, 3), ("row_windows", 4, 1)], spread=True)
+)
 def test_other_sites_and_other_replicas_come(case: str, sites: int, replicas: int) -> None:
     """Goal: what is replayed does not depend on where it runs. Method: one, three or seven sites where there were four."""
     stage = Stage(case, replicas=2)
@@ -168,7 +172,7 @@ def test_other_sites_and_other_replicas_come(case: str, sites: int, replicas: in
     as_undisturbed(stage, durable, case, 0.06, replicas=2)
 
 
-@pytest.mark.parametrize("case", ["running", "two_stages"])
+@pytest.mark.parametrize("case", one_in(2, ["running", "two_stages"]))
 def test_the_cluster_is_lost_again_and_again(case: str) -> None:
     """Goal: a replay can be replayed. Method: the second loss comes while the first is made good, the third after something new."""
     stage = Stage(case, replicas=2)
@@ -186,7 +190,7 @@ def test_the_cluster_is_lost_again_and_again(case: str) -> None:
     as_undisturbed(stage, first, case, 0.1, replicas=2)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", one_in(3, (2, 0, 1, 3)))
 def test_a_death_while_it_is_replayed(seed: int) -> None:
     """Goal: a successor goes on with the script, for partitions that it has led before and those that it has not.
     Method: the leader of a partition dies in the middle of the replay."""
@@ -204,7 +208,7 @@ def test_a_death_while_it_is_replayed(seed: int) -> None:
     as_undisturbed(stage, durable, "two_stages", 0.08, replicas=2, seed=seed)
 
 
-@pytest.mark.parametrize(("case", "sites"), [("running", 2), ("windows", 5), ("boxes", 2)])
+@pytest.mark.parametrize(("case", "sites"), one_in(3, [("running", 2), ("windows", 5), ("boxes", 2)], spread=True))
 def test_partitions_were_divided_between_the_base_and_the_loss(case: str, sites: int) -> None:
     """Goal: each epoch is replayed under what its plan said. Method: keyed segments are split and joined, then all is lost."""
     stage = Stage(case, max_partitions=40)
@@ -334,7 +338,7 @@ def test_a_drain_while_it_is_replayed_takes_in_what_was_taken_in_before() -> Non
         assert after[key][: len(before)] == before and after[key][-1].ended
 
 
-@pytest.mark.parametrize("case", ["running", "windows", "joins"])
+@pytest.mark.parametrize("case", one_in(3, ["running", "windows", "joins"]))
 def test_a_drain_while_what_is_behind_a_checkpoint_is_replayed(case: str) -> None:
     """Goal: as above, with state from a checkpoint."""
     stage = Stage(case, options=FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.02))
@@ -354,7 +358,8 @@ def test_a_drain_while_what_is_behind_a_checkpoint_is_replayed(case: str) -> Non
 
 
 @pytest.mark.parametrize(
-    ("case", "sites", "replicas"), [("running", 4, 1), ("running", 3, 2), ("windows", 3, 2), ("joins", 4, 1), ("boxes", 3, 1)]
+    ("case", "sites", "replicas"),
+    one_in(3, [("running", 4, 1), ("running", 3, 2), ("windows", 3, 2), ("joins", 4, 1), ("boxes", 3, 1)], spread=True),
 )
 def test_what_lies_before_a_checkpoint_is_not_replayed(case: str, sites: int, replicas: int) -> None:
     """Goal: state comes from the store, and only what is behind it comes from the sources again (K9). Method: all is lost after two

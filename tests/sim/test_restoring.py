@@ -56,7 +56,7 @@ def spoil(stage: Stage, *, lost: bool, back: int = 1) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("case", one_in(2, sorted(EVERY_CASE.keys() - PUSHED.keys())))
+@pytest.mark.parametrize("case", one_in(5, sorted(EVERY_CASE.keys() - PUSHED.keys())))
 def test_all_is_lost_and_comes_again_from_the_newest_checkpoint(case: str) -> None:
     replicas = 1 + sorted(EVERY_CASE).index(case) // 2 % 2
     stage = staged(case, replicas=replicas)
@@ -68,7 +68,7 @@ def test_all_is_lost_and_comes_again_from_the_newest_checkpoint(case: str) -> No
     as_undisturbed(stage, beginning.durable, case, 0.08, replicas=replicas, options=OPTIONS)
 
 
-@pytest.mark.parametrize(("sites", "replicas"), [(1, 1), (3, 2), (7, 2)])
+@pytest.mark.parametrize(("sites", "replicas"), one_in(2, [(1, 1), (3, 2), (7, 2)], spread=True))
 @pytest.mark.parametrize("case", ["joins", "two_stages"])
 def test_onto_other_sites(case: str, sites: int, replicas: int) -> None:
     stage = staged(case, replicas=2)
@@ -134,7 +134,7 @@ def test_a_site_dies_while_its_state_is_read(seed: int) -> None:
     stage.finish()
 
 
-@pytest.mark.parametrize(("case", "replicas"), [("poison", 1), ("windows", 2)])
+@pytest.mark.parametrize(("case", "replicas"), one_in(2, [("windows", 2), ("poison", 1)], spread=True))
 def test_what_is_read_goes_to_disk_by_whole_partitions(case: str, replicas: int) -> None:
     """Goal: what is read of a partition has a place where all of it is. Method: hardly any memory, boxes with several states, and between
     two parts so much time that it is looked in between whether something has to go to disk."""
@@ -236,7 +236,7 @@ def test_the_budget_is_given_up_while_a_restart_waits_for_the_disk() -> None:
     watched.stage.finish()
 
 
-@pytest.mark.parametrize("lost", [True, False])
+@pytest.mark.parametrize("lost", one_in(2, [False, True]))
 def test_a_checkpoint_that_cannot_be_read_is_passed_over(lost: bool) -> None:
     """Goal: nothing that is missing is taken for empty, nothing torn for whole. Method: the newest one is spoilt, then the one before."""
     stage = staged("windows")
@@ -319,7 +319,7 @@ def test_some_partitions_leave_while_their_state_is_read() -> None:
     stage.finish()
 
 
-@pytest.mark.parametrize("sites", [2, 5])
+@pytest.mark.parametrize("sites", one_in(2, [2, 5]))
 def test_partitions_were_divided_after_the_checkpoint(sites: int) -> None:
     """Goal: state is taken as the plan of its epoch has left it. Method: a plan between the base and the loss."""
     stage = Stage("windows", options=OPTIONS, max_partitions=40)

@@ -22,6 +22,7 @@ from evenflow.swarm.run import run_seed
 from evenflow.world.sim.model import DiskModel, LinkModel
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.driver.options import EngineOptions
+from tests.drawn import one_in
 
 PACE: Final = {"read_rows": 10, "read_every_us": (500, 3_000)}
 
@@ -60,7 +61,7 @@ class Run:
 
 
 @pytest.mark.parametrize("budget", [1, pytest.param(400, marks=pytest.mark.conformance)])
-@pytest.mark.parametrize("name", sorted(EVERY_CASE))
+@pytest.mark.parametrize("name", one_in(3, sorted(EVERY_CASE)))
 def test_the_output_is_the_same_with_hardly_any_memory(name: str, budget: int) -> None:
     run = Run(name, budget, rows=900 if name == "boxes" else 150, sites=2)
     run.finish()

@@ -22,8 +22,10 @@ from evenflow.swarm.mutations import MUTATIONS, find, planted
 from evenflow.swarm.reach import UNREACHABLE, rows
 from evenflow.swarm.run import run_seed
 from evenflow.swarm.search import Findings, search
+from tests.drawn import one_in
 
 pytestmark = pytest.mark.swarm
+DEAR = pytest.mark.conformance
 
 FIXED = (*range(70), *range(105, 110), 128)
 """The first ones, some that lose a checkpoint's object, which is rare, and one in which a plan leaves rows out."""
@@ -59,7 +61,7 @@ HAPPENINGS = {
     "recovery_waits",
     "shedding",
 }
-LONG = ("resume off by one", "watermarks are not merged", "a round moves what is pinned")
+LONG = ("resume off by one", "watermarks are not merged", "a round moves what is pinned", "the run ends before its journal")
 """Bugs that many seeds have to be run for."""
 
 
@@ -126,8 +128,8 @@ def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch
     "seed",
     [
         700_659,  # The journal's last word comes after its driver has died.
-        3_001_461,  # The same, while another one stands by.
-        800_208,  # The store answers nobody while the last generation reads its checkpoint.
+        pytest.param(3_001_461, marks=DEAR),  # The same, while another one stands by.
+        pytest.param(800_208, marks=DEAR),  # The store answers nobody while the last generation reads its checkpoint.
         3_000_039,  # Rows that nobody else has look cut off at three reads, in a store that shows parts: the next driver reads them.
         1_000_328,  # What found refuge goes home to a site that has become a spare meanwhile.
         5_003_151,  # Rows that are under way when a run is drained come behind the last watermark.
@@ -137,7 +139,9 @@ def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch
         8_001_218,  # A copy reads what is behind, beside a partition that has ended: epochs came behind the last one.
         8_002_409,  # A box that is asked of an epoch without rows is not called.
         8_002_599,  # Who has finished dies when all faults are over, and other sources go on.
-        5_001_931,  # What a site says by the driver waits before a cut, until there has been a link again and it is lost.
+        pytest.param(
+            5_001_931, marks=DEAR
+        ),  # What a site says by the driver waits before a cut, until there has been a link again and it is lost.
         9_142_586,  # Who has done a partition's last epoch after others did it dies: what it lets in is in all the same.
     ],
 )
@@ -158,7 +162,7 @@ def test_what_seeds_with_modes_have_found_stays_mended(seed: int) -> None:
     assert run_seed(seed).failure is None
 
 
-@pytest.mark.parametrize("seed", [3, 17])
+@pytest.mark.parametrize("seed", one_in(2, [3, 17]))
 def test_a_seed_replays_exactly(seed: int) -> None:
     first, second, silent = run_seed(seed, tell=True), run_seed(seed, tell=True), run_seed(seed)
     assert first.story and first.story == second.story
@@ -176,7 +180,7 @@ def test_a_seed_says_what_it_stands_for() -> None:
     [
         *(pytest.param(name, marks=pytest.mark.conformance) for name in LONG),
         "a plan applied on receipt", "the driver takes every copy", "a site leaves before it is empty",
-        "what was told is durable", "a publishing step goes ahead", "plans are not journalled", "the run ends before its journal",
+        "what was told is durable", "a publishing step goes ahead", "plans are not journalled",
     ],
 )  # fmt: skip
 def test_planted_bugs_are_found(name: str) -> None:

@@ -19,6 +19,7 @@ from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.pushed_cases import cut
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 
 OPTIONS = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.003)
 LIVE_US = 10_000_000
@@ -67,7 +68,8 @@ def somewhere(world: SimWorld, second: bool) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("lost", "seed", "parts"), [("leader", 1, (2, 2)), ("leader later", 3, (2, 2)), ("driver", 3, (3, 1)), ("everything", 4, (2, 3))]
+    ("lost", "seed", "parts"),
+    one_in(3, [("leader", 1, (2, 2)), ("leader later", 3, (2, 2)), ("driver", 3, (3, 1)), ("everything", 4, (2, 3))], spread=True),
 )
 def test_a_chain_goes_on_where_it_was(lost: str, seed: int, parts: tuple[int, int]) -> None:
     """Goal: windows of the union, each once. Method: something is lost while the first is read, and again while the second is."""

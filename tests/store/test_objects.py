@@ -12,7 +12,15 @@ import pytest
 from evenflow.errors import LocationError
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import open_store, probe
+from tests.drawn import but
+from tests.store.conftest import opened
 from tests.store.faulty import Alters, Fails, Forgets, KeepsDeleted, ListsNothing, LooksFirst, Replaces, TellsBoth
+
+
+@pytest.fixture(params=but({"webhdfs"}, ["directory", "s3", "webhdfs"]))
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """An empty store of each kind; this contract is what all that lies in a store relies on."""
+    return opened(request, tmp_path)
 
 
 def test_an_object_is_created_once(store: Store) -> None:

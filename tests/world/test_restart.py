@@ -84,6 +84,7 @@ def standing(setting: Setting) -> Standing:
         return Standing()  # It is not there yet, or is being written.
 
 
+@pytest.mark.conformance
 def test_the_next_driver_begins_with_the_newest_checkpoint(start: Start, tmp_path: Path) -> None:
     """Goal: every row once, though nothing before the checkpoint is read again. Method: kill -9 of everything behind some checkpoints; the
     next generation has one site more, and makes checkpoints of its own; then that is killed, too."""

@@ -62,6 +62,7 @@ def test_everything_dies_in_a_transaction_of_kafka(start: Start, broker: KafkaBr
     goes_on(start, setting, 2)
 
 
+@pytest.mark.conformance
 def test_everything_dies_behind_a_commit_of_postgresql(start: Start, server: PostgresServer, tmp_path: Path) -> None:
     """Goal: every row is in the table once. Method: kill -9 of driver and sites when an epoch is committed and nobody has heard of it."""
     setting = between(str(tmp_path), server.url, dies_at="committed", dies_in=8)

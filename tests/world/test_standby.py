@@ -45,7 +45,7 @@ def test_what_a_person_stops_is_left_alone_and_who_is_killed_is_taken_over(start
     """Goal: Ctrl-C means the end, whoever stands by; who starts it again need not wait, and is stood by: when that one is killed, the
     table and the files get every row once, and nobody has to start anything. Method: Ctrl-C, more than twice the lease, another start,
     kill -9 of the driver and its sites."""
-    setting = Setting(str(tmp_path), endless=True)
+    setting = Setting(str(tmp_path), endless=True, sites=1)
     first, standby = pair(start, setting)
     first.interrupt()
     store, since_s = open_store(setting.location), time.monotonic()
@@ -113,6 +113,7 @@ def quiet(setting: Setting, for_s: float) -> bool:
     return read_journal(store).last == last
 
 
+@pytest.mark.conformance
 def test_ctrl_c_while_it_waits_leaves_nothing(start: Start, tmp_path: Path) -> None:
     """Nor does it hurt the one that runs."""
     setting = Setting(str(tmp_path), rows=6_000, sites=1)
@@ -154,7 +155,7 @@ def test_what_makes_no_sense_together_is_refused(tmp_path: Path) -> None:
 def test_another_program_is_refused_at_once(tmp_path: Path) -> None:
     """And not when it is needed."""
     setting = Setting(str(tmp_path), rows=500)
-    with BareEngine(sites=2, partitions=16) as engine:
+    with BareEngine(sites=1, partitions=16) as engine:
         assert engine.start(setting.dataflow(), checkpoint_location=setting.location).await_termination(60.0)
         with pytest.raises(LocationError, match="is another one than that at"):
             engine.start(replace(setting, condition="key >= 1").dataflow(), checkpoint_location=setting.location, standby=True)
