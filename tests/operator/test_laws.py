@@ -181,6 +181,8 @@ def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int, row
     """Rows of which some can be several variables, with measures of all kinds."""
     define = (("b", "i > prev(i) or prev(s) is null or f > prev(f)"), ("C", "C.small > 1 and prev(C.b)"))
     measures = [("bs", "count(B.i)"), ("total", "sum(B.f) + count(*)"), ("s0", "first(s)"), ("least", "min(B.s)"), ("apart", "C.ts")]
+    if rows == "with unmatched":
+        measures.append(("number", "match_number()"))
     return Match(SCHEMA, keys, "ts", pattern, define, measures, within_us, skip, rows)
 
 
@@ -282,6 +284,9 @@ OPERATORS = [
         in_time_order(("small",)),
     ),
     Case("pattern, all rows", lambda: matching(("k",), "A B* C?", "past last row", 2_000_000, "all"), in_time_order(("k",)), True),
+    Case(
+        "pattern, rows in none", lambda: matching(("k",), "A B C?", "to next row", 2_000_000, "with unmatched"), in_time_order(("k",)), True
+    ),
     Case("pattern", lambda: matching(("k",), "A B* C?", "past last row", 2_000_000), in_time_order(("k",)), True),
     Case(
         "pattern, overlapping",

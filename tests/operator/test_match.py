@@ -240,6 +240,53 @@ def test_all_rows_of_a_match_are_its_beginnings_one_by_one(seed: int, skip: str,
     assert at == len(found)
 
 
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 1 << 20), skip=st.sampled_from(["past last row", "to next row", "to last "]),
+    cuts=st.lists(st.integers(1, 60), max_size=5)
+)  # fmt: skip
+def test_rows_in_no_match_come_out_once_and_matches_are_numbered(seed: int, skip: str, cuts: list[int]) -> None:
+    draw = random.Random(seed)
+    tree = grow(draw, 3)
+    while empty(tree) or not allowed(tree):
+        tree = grow(draw, 3)
+    pattern, rows = text(tree), list({row[:2]: row for row in make(draw, draw.choice([3, 12, 30]))}.values())
+    skip += draw.choice(compile_pattern(pattern).variables) if skip.endswith(" ") else ""
+    define = [(name, condition) for name, condition in DEFINE if name in compile_pattern(pattern).variables]
+    measures = [("n", "match_number()"), ("count", "count(*)"), ("w", "classifier()")]
+    matches, both, every = (
+        run(Match(SCHEMA, ("k",), "ts", pattern, define, measures, WITHIN, skip, way), rows, sorted(cuts))
+        for way in ("one", "all", "with unmatched")
+    )
+    for key in range(3):
+        mine = [row for row in matches if row["k"] == key]
+        assert [row["n"] for row in mine] == list(range(1, len(mine) + 1))
+        assert [row["match_start"] for row in mine] == sorted(row["match_start"] for row in mine)
+    starts = {(row["k"], row["n"]): row["match_start"] for row in matches}
+    assert all(starts[row["k"], row["n"]] == row["match_start"] for row in both)
+    assert [row for row in every if row["count"] is not None] == both
+    left = [row for row in every if row["count"] is None]
+    assert all((row["n"], row["w"], row["match_start"], row["match_end"]) == (None,) * 4 for row in left)
+    in_some = {(row["ts"], row["k"]) for row in both}
+    given_rows = [{name: row[name] for name in SCHEMA.names} for row in batch(rows).batch.to_pylist()]
+    wanted = [row for row in given_rows if (row["ts"], row["k"]) not in in_some]
+    found = [{name: row[name] for name in SCHEMA.names} for row in left]
+    assert sorted(found, key=lambda row: (row["ts"], row["k"])) == sorted(wanted, key=lambda row: (row["ts"], row["k"]))
+
+
+def test_a_number_outlives_all_rows_of_its_key() -> None:
+    match = Match(SCHEMA, ("k",), "ts", "A B", [("A", "a"), ("B", "b")], [("n", "match_number()")], WITHIN, "past last row")
+    numbers: list[int] = []
+    for epoch in range(1, 40):
+        at = epoch * 100
+        rows = [] if epoch % 3 else [(at, 1, 0, True, False, False), (at + 1, 1, 0, False, True, False)]
+        (out,) = match.process(batch(rows), Tick(epoch, 0, at, at + 100))
+        numbers += out.batch.column("n").to_pylist()
+        assert match._table.count == (epoch >= 3)
+        assert match._deadlines.take(at - 100).size == 0
+    assert numbers == list(range(1, 14))
+
+
 def test_long_matches_are_folded_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     made = [(at, 1, at % 7, True, False, False) for at in range(WITHIN)]
     measures = [("s", "size(collect_list(v))"), ("n", "FINAL count(*)")]

@@ -109,9 +109,10 @@ REFUSED: list[tuple[dict[str, Any], type[QueryError], str]] = [
     ({"measures": {"x": "last(length, 1)"}}, ExpressionError, "last takes one argument here"),
     ({"measures": {"x": "sum(*)"}}, ExpressionError, "has sum(*); name a column"),
     ({"measures": {"x": "sum(dst)"}}, TypeMismatch, "sum needs a number"),
-    ({"measures": {"x": "MATCH_NUMBER()"}}, ExpressionError, "has MATCH_NUMBER(), which is not available"),
+    ({"measures": {"x": "MATCH_NUMBER(1)"}}, ExpressionError, "has MATCH_NUMBER(1), which is not available"),
+    ({"define": {"BIG": "MATCH_NUMBER() > 1"}}, ExpressionError, "has MATCH_NUMBER(); it may read its own row"),
     ({"measures": {"x": "CLASSIFIER(BIG)"}}, ExpressionError, "has CLASSIFIER(BIG), which is not available"),
-    ({"rows": "each"}, QueryError, "rows is 'each'; it must be 'one', one row per match, or 'all', all of its rows"),
+    ({"rows": "each"}, QueryError, "rows is 'each'; it must be 'one', one row per match, 'all', all of its rows, or 'with"),
     ({"rows": "all", "measures": {"length": "count(*)"}}, QueryError, "two columns called 'length'"),
     ({"measures": {"x": "sum(length) FILTER (WHERE proto = 6)"}}, ExpressionError, "FILTER, OVER and IGNORE NULLS are not available"),
     ({"measures": {"x": "size"}}, UnknownColumn, "there is no column 'size'"),
@@ -183,6 +184,8 @@ def test_all_rows_of_a_match_have_their_columns_and_measures_so_far(rows: ef.Str
     assert (out.event_time, out.type.watermark_delay_us) == ("ts", 70_000_000)
     assert draw(rows, rows="all", measures={}, name="bare").columns == [*rows.columns, "match_start", "match_end"]
     assert "all rows of a match" in network_text(out.flow.network)
+    left = sql(rows="ALL ROWS PER MATCH WITH UNMATCHED ROWS", measures="MEASURES MATCH_NUMBER() AS nr, FINAL LAST(ts) AS ended")
+    assert pattern_box(left).params["rows"] == "with unmatched" and left.schema.field("nr").type == pa.int64()
     said = sql(rows="ALL ROWS PER MATCH", measures="MEASURES FIRST(A.n) AS a, LAST(ts) AS ended, FINAL COUNT(B.*) AS bs, B.X AS bx")
     assert (said.columns, said.event_time) == (["ts", "k", "n", "x", "a", "ended", "bs", "bx"], "ts")
     params = pattern_box(said).params
@@ -208,8 +211,8 @@ def test_clauses_that_may_be_left_out_or_say_more() -> None:
 
 SQL_REFUSED: list[tuple[dict[str, str], str]] = [
     (
-        {"rows": "ALL ROWS PER MATCH WITH UNMATCHED ROWS"},
-        "line 5, column 1: .* UNMATCHED ROWS is not available; write ONE ROW",
+        {"rows": "ALL ROWS PER MATCH OMIT EMPTY MATCHES"},
+        "line 5, column 1: .* OMIT EMPTY MATCHES is not available; write ONE ROW PER MATCH or ALL ROWS PER MATCH or ALL",
     ),
     ({"rows": "ALL ROWS PER MATCH", "measures": "MEASURES count(*) AS n"}, "the measure 'n' has the name of a column of the rows"),
     ({"after": "AFTER MATCH SKIP TO LAST E"}, "line 6, column 1: .*'to last E', but E is not in the pattern; its variables are A, B, C, D"),
@@ -233,7 +236,7 @@ SQL_REFUSED: list[tuple[dict[str, str], str]] = [
     ({"define": "DEFINE E AS n > 1"}, "line 9, column 8: 'E' is defined, but it is not in the pattern"),
     ({"measures": "MEASURES COUNT(*)"}, "line 4, column 10: the measure .* has no name; write"),
     ({"measures": "MEASURES E.n AS e"}, "line 4, column 10: there is no column 'E.n'"),
-    ({"measures": "MEASURES MATCH_NUMBER() AS e"}, "the measure 'e'.*MATCH_NUMBER.*is not available"),
+    ({"measures": "MEASURES NEXT(n) AS e"}, "the measure 'e'.*NEXT.*is not available"),
     ({"measures": "MEASURES n AS a, n AS a"}, "line 4, column 18: two measures are called 'a'"),
     ({"from": "t AS p JOIN t AS q ON p.k = q.k AND p.ts = q.ts"}, "MATCH_RECOGNIZE behind a join; write the join in a query inside"),
     ({"from": "(SELECT k, count(*) AS n FROM t GROUP BY k)"}, "MATCH_RECOGNIZE would count every state of a running aggregate"),

@@ -83,25 +83,29 @@ def _place_of(skip: Word, labels: Words, rows: Word) -> Word:
 
 @kernel(
     "int64(int64[::1], int64[::1], int64[::1], int64, int64, int64, "
-    "int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])"
+    "int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1])"
 )
 def find_matches(
     times: Words, masks: Words, starts: Words, within: int, watermark: int, skip: int,
-    first: Words, variable: Words, follow_at: Words, follow: Words, undecided: Words, found: Words,
+    first: Words, variable: Words, follow_at: Words, follow: Words, covered: Words, undecided: Words, found: Words,
 ) -> int:  # fmt: skip
     """Matches of each key from left to right, as far as they are decided; returns how many.
 
     times, masks: int64 (n,), the rows of a key one after the other in order of time; bit v of a mask: the row can be variable v. starts:
     int64 (k + 1,), where each key's rows begin. within: from a match's first to its last row, at most, microseconds. watermark: no row
-    before it is missing; GREATEST: none at all. skip: PAST_LAST, TO_NEXT, or to a variable. undecided: int64 (k,), written: the first row
-    whose matches later rows may change. found: int64 (n, 4), written. Cost: O(rows x states), for every start that comes far.
+    before it is missing; GREATEST: none at all. skip: PAST_LAST, TO_NEXT, or to a variable. covered: int64 (k,), read and written: the
+    row behind the last one that is in a match; empty: nobody asks for rows in none. These are found, too, with the row before as their
+    last one. undecided: int64 (k,), written: the first row whose matches later rows may change. found: int64 (n, 4), written. Cost:
+    O(rows x states), for every start that comes far.
     """
     states = variable.size
     current, following, seen = np.empty(states, np.int64), np.empty(states, np.int64), np.zeros(states, np.int64)
     nothing, origin, labels = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     matches, stamp = 0, 0
     for key in range(starts.size - 1):
-        at, stop, decided = starts[key], starts[key + 1], -GREATEST - 1
+        at, stop, decided, over = starts[key], starts[key + 1], -GREATEST - 1, GREATEST
+        if covered.size > 0:
+            over = covered[key]
         while at < stop:
             limit = times[at] + within
             if limit < times[at]:
@@ -125,6 +129,10 @@ def find_matches(
             if best >= 0:
                 found[matches, KEY], found[matches, FIRST], found[matches, LAST], found[matches, DECIDED] = key, at, best, decided
                 matches += 1
+                over = max(over, best + 1)
+            elif at >= over:
+                found[matches, KEY], found[matches, FIRST], found[matches, LAST], found[matches, DECIDED] = key, at, at - 1, decided
+                matches += 1
             if best < 0 or skip == TO_NEXT:
                 at += 1
             elif skip == PAST_LAST:
@@ -136,6 +144,8 @@ def find_matches(
                 stamp = _label(masks, at, rows, current, following, seen, stamp, first, variable, follow_at, follow, origin, labels, 0)
                 at += max(1, _place_of(skip, labels, rows))
         undecided[key] = at
+        if covered.size > 0:
+            covered[key] = over
     return matches
 
 

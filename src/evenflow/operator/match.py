@@ -18,12 +18,12 @@ from evenflow.operator.filter import Filter
 from evenflow.operator.measures import Measures
 from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Expiring
-from evenflow.query.matching import ALL_ROWS, ONE_ROW, TO_NEXT_ROW, match_schema, skip_to, understood
+from evenflow.query.matching import MATCH_END, ONE_ROW, TO_NEXT_ROW, UNMATCHED_TOO, match_schema, skip_to, understood
 from evenflow.query.pattern import Program
 from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import KeptKeys, identity, key_columns, to_array
 from evenflow.state.pages import PagedTable
-from evenflow.stream.arrays import Int64s
+from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
@@ -78,10 +78,11 @@ class Match(Expiring, Shown):
 
     pattern, define, measures: see `query.matching`. within_us: from a match's first row to its last, at most; nothing older than that has a
     say, so PREV of a row is null where the row before is further away. skip: where the next match may begin. rows: "one" row or "all" of a
-    match come out. Rows without a time are left out. Output: keys, or a row's own columns, match_start, match_end, measures, in the epoch
-    in which no other row can change the match: rows of a partition by the event time at which that was so, then by (hash, check,
-    match_start), those of a match one behind the other. Cost: O(rows in + rows held of the keys at hand) for each
-    start that comes far. State: the rows since the first start of a key that is not decided; with PREV its last row, `within_us` long.
+    match come out, or those in no match, too. Rows without a time are left out. Output: keys, or a row's own columns, match_start,
+    match_end, measures, in the epoch in which no other row can change the match: rows of a partition by the event time at which that was
+    so, then by (hash, check, match_start), those of a match one behind the other. Cost: O(rows in + rows held of the keys at hand) for
+    each start that comes far. State: the rows since the first start of a key that is not decided; with PREV its last row, `within_us`
+    long; with match_number() how many matches each key had, for ever.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Match(Expiring, Shown):
         measures: Sequence[tuple[str, str]], within_us: int, skip: str, rows: str = ONE_ROW, box: str = "pattern",
     ) -> None:  # fmt: skip
         matching = understood(schema, pattern, define, measures, rows)
-        self._all_rows = rows == ALL_ROWS
+        self._all_rows, self._unmatched, self._numbered = matching.all_rows, rows == UNMATCHED_TOO, matching.numbered
         self._keys, self._time, self._within = tuple(keys), time, within_us
         place = skip_to(skip, matching.program.variables)
         self._skip = 2 * place[0] + place[1] if place is not None else TO_NEXT if skip == TO_NEXT_ROW else PAST_LAST
@@ -102,7 +103,9 @@ class Match(Expiring, Shown):
         self._columns = tuple(schema.names) if self._all_rows else tuple(dict.fromkeys((*keys, *matching.before, *matching.read)))
         self._kept, self._time_type = KeptKeys(schema, self._columns), schema.field(time).type
         self._kept_schema = pa.schema([schema.field(column) for column in self._columns])
-        self._table = PagedTable(np.array([0, 1, 1] + [0] * self._kept.words, np.int64), self._kept.object_types)
+        more = [0] * 3 if self._unmatched or self._numbered else []
+        self._number, self._rests, self._covered = range(VALUES + self._kept.words, VALUES + self._kept.words + 3)
+        self._table = PagedTable(np.array([0, 1, 1] + [0] * self._kept.words + more, np.int64), self._kept.object_types)
         self._deadlines = Deadlines()
         self.schemas: tuple[pa.Schema, ...] = (match_schema(matching, keys, time),)
         self._none = Rows.empty(self.schemas[0], keyed=True)
@@ -117,9 +120,12 @@ class Match(Expiring, Shown):
         new = key_columns(rows.batch, self._columns, np.arange(rows.count))
         line = self._line(rows, new, keys)
         undecided, found = np.empty(keys.slots.size, np.int64), np.empty((line.row.size, 4), np.int64)
+        covered = self._covered_rows(line, keys)
         count = find_matches(
-            line.times, line.masks, line.starts, self._within, tick.watermark, self._skip, *self._program, undecided, found
+            line.times, line.masks, line.starts, self._within, tick.watermark, self._skip, *self._program, covered, undecided, found
         )  # fmt: skip
+        if self._unmatched:
+            self._table.words[keys.slots, self._covered] = covered - line.starts[:-1] + self._table.words[keys.slots, BEGIN]
         out = self._put_out(found[:count], line, new, keys) if count else self._none
         self._settle(rows, new, line, undecided, keys, tick)
         return (out,)
@@ -180,18 +186,41 @@ class Match(Expiring, Shown):
 
     # ------------------------------------------------ matches
 
+    def _covered_rows(self, line: _Line, keys: _Keys) -> Int64s:
+        """int64 (k,), place in the line behind the last row of each key that is in a match so far; empty if nobody asks for the others."""
+        if not self._unmatched:
+            return np.empty(0, np.int64)
+        words = self._table.words
+        covered: Int64s = line.starts[:-1] + words[keys.slots, self._covered] - words[keys.slots, BEGIN]
+        return covered
+
+    def _numbers(self, found: Int64s, keys: _Keys) -> Int64s:
+        """int64 (m,), of each match among those of its key; of a row in none, that of the match before."""
+        if not self._numbered:
+            return np.zeros(found.shape[0], np.int64)
+        words, key = self._table.words, found[:, KEY]
+        matched = found[:, LAST] >= found[:, FIRST]
+        before = words[keys.slots, self._number]
+        words[keys.slots, self._number] += np.bincount(key[matched], minlength=keys.slots.size)
+        until = np.cumsum(matched)
+        first = np.searchsorted(key, key)
+        numbers: Int64s = before[key] + until - (until[first] - matched[first])
+        return numbers
+
     def _put_out(self, found: Int64s, line: _Line, new: list[pa.Array], keys: _Keys) -> Rows:
-        slots = keys.slots[found[:, KEY]]
+        number, slots = self._numbers(found, keys), keys.slots[found[:, KEY]]
         hashes, checks = self._table.identity_of(slots)
         order = np.lexsort((checks, hashes, found[:, DECIDED]))
-        found, slots, hashes = np.ascontiguousarray(found[order]), slots[order], hashes[order]
-        match, place = numbered(found[:, LAST] - found[:, FIRST] + 1)
-        labels = np.empty(match.size, np.int64)
-        label_matches(line.masks, found, *self._program, labels)
+        found, slots, hashes, number = np.ascontiguousarray(found[order]), slots[order], hashes[order], number[order]
+        matched = found[:, LAST] >= found[:, FIRST]
+        match, place = numbered(np.maximum(found[:, LAST] - found[:, FIRST], 0) + 1)
         batch = self._taken(line.row[found[match, FIRST] + place - 1], new, keys.body)
         first, kind = np.flatnonzero(place == 1), self.schemas[0].field("match_start").type
-        bounds = [to_array(line.times[found[:, edge]], kind, None) for edge in (FIRST, LAST)]
-        measures = self._measures.compute(batch, match, labels, found.shape[0])
+        bounds = [to_array(line.times[found[:, edge]], kind, ~matched) for edge in (FIRST, LAST)]
+        if matched.all():
+            measures = self._measured(batch, match, line, found, number)
+        else:
+            measures = self._of_some(batch, match, line, found, number, matched)
         if self._all_rows:
             each = pa.array(match)
             arrays = [*batch.columns, *(bound.take(each) for bound in bounds), *measures]
@@ -199,6 +228,26 @@ class Match(Expiring, Shown):
             return Rows(made, self._table.owner_of(slots)[match], hashes[match])
         arrays = [*key_columns(batch, self._keys, first), *bounds, *measures]
         return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), self._table.owner_of(slots), hashes)
+
+    def _measured(self, batch: pa.RecordBatch, match: Int64s, line: _Line, found: Int64s, number: Int64s) -> list[pa.Array]:
+        """The measures of matches, or of each of their rows."""
+        labels = np.empty(match.size, np.int64)
+        label_matches(line.masks, found, *self._program, labels)
+        return self._measures.compute(batch, match, labels, number)
+
+    def _of_some(
+        self, batch: pa.RecordBatch, match: Int64s, line: _Line, found: Int64s, number: Int64s, matched: Bools
+    ) -> list[pa.Array]:  # fmt: skip
+        """The measures of each row, where some are in no match and have none. matched: bool (m,), what of `found` is a match."""
+        if not matched.any():
+            names = self.schemas[0].names
+            return [pa.nulls(match.size, field.type) for field in list(self.schemas[0])[names.index(MATCH_END) + 1 :]]
+        mine = matched[match]
+        which = (np.cumsum(matched) - 1)[match[mine]]
+        rows = batch.take(pa.array(np.flatnonzero(mine)))
+        made = self._measured(rows, which, line, np.ascontiguousarray(found[matched]), number[matched])
+        place = pa.array(np.maximum(np.cumsum(mine) - 1, 0), mask=~mine)
+        return [column.take(place) for column in made]
 
     def _taken(self, row: Int64s, new: list[pa.Array], body: Int64s) -> pa.RecordBatch:
         """The kept columns of rows of the line. row: as `_Line.row`."""
@@ -251,9 +300,13 @@ class Match(Expiring, Shown):
         waits = undecided < line.starts[1:]
         since[waits] = line.times[undecided[waits]]
         stays = waits | (since + self._within >= tick.watermark) if self._before else waits
-        again = stays & (keys.new | keys.due)
+        timeless = keys.new | keys.due
+        if self._numbered:  # Who is kept for its number alone has no deadline.
+            timeless |= self._table.words[keys.slots, self._rests] != 0
+            self._table.words[keys.slots, self._rests] = timeless & ~stays
+        again = stays & timeless
         self._deadlines.set(keys.slots[again], since[again] + (self._within + 1))
-        if not stays.all():
+        if not stays.all() and not self._numbered:
             self._table.remove(keys.slots[~stays], epoch=tick.epoch)
 
     @property

@@ -13,7 +13,7 @@ from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.so_far import can_be_so_far, so_far
 from evenflow.query.aggregates import AggCall
 from evenflow.query.expression import compile_expression
-from evenflow.query.matching import ALL_ROWS, CLASSIFIER, Matching, MeasureCall
+from evenflow.query.matching import CLASSIFIER, MATCH_NUMBER, Matching, MeasureCall
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
@@ -33,7 +33,7 @@ class Measures:
         self._arguments = {text: compile_expression(text, matching.schema) for text in arguments}
         self._results = [compile_expression(text, matching.measured) for _, text, _ in matching.results]
         self._measured = matching.measured
-        self._rows, self._names = matching.rows, pa.array(matching.program.variables, pa.string())
+        self._all_rows, self._names = matching.all_rows, pa.array(matching.program.variables, pa.string())
         calls = [(at, call) for at, call in enumerate(self._calls) if call.running]
         self._once = [
             at for at, call in calls if call.argument is None or can_be_so_far(call.function, self._arguments[call.argument].type)
@@ -41,21 +41,23 @@ class Measures:
         self._again = [at for at, _ in calls if at not in self._once]
         self._totals = {running: self._made(running) for running in (False, True)}
 
-    def compute(self, rows: pa.RecordBatch, match: Int64s, variable: Int64s, count: int) -> list[pa.Array]:
+    def compute(self, rows: pa.RecordBatch, match: Int64s, variable: Int64s, number: Int64s) -> list[pa.Array]:
         """A column per measure, a value per match, or, where all rows come out, per row of each match.
 
         rows: of all matches, one match after the other, each in order; the columns that `Matching.read` names. match: int64 (n,), the
-        number of each row's, ascending from 0, each at least once. variable: int64 (n,). count: matches.
+        number of each row's, ascending from 0, each at least once. variable: int64 (n,). number: int64, of each match among its key's.
         """
+        count = number.size
         arguments = {text: compiled(rows) for text, compiled in self._arguments.items()}
         final = self._final(arguments, match, variable, count)
-        if self._rows == ALL_ROWS:
+        final |= {at: pa.array(number) for at, call in enumerate(self._calls) if call.function == MATCH_NUMBER}
+        if self._all_rows:
             each = pa.array(match)
             final = {number: column.take(each) for number, column in final.items()}
         columns = final | self._running(arguments, match, variable)
         batch = pa.RecordBatch.from_arrays([columns[number] for number in range(len(self._calls))], schema=self._measured)
         if not self._calls:  # A batch of no columns has no rows.
-            batch = pa.RecordBatch.from_struct_array(pa.array([{}] * (match.size if self._rows == ALL_ROWS else count), pa.struct([])))
+            batch = pa.RecordBatch.from_struct_array(pa.array([{}] * (match.size if self._all_rows else count), pa.struct([])))
         return [result(batch) for result in self._results]
 
     def _running(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s) -> dict[int, pa.Array]:
@@ -95,7 +97,7 @@ class Measures:
         """The calls that are of all rows, by number: a value per match."""
         columns: dict[int, pa.Array] = {}
         for number, call in enumerate(self._calls):
-            if call.running:
+            if call.running or call.function == MATCH_NUMBER:
                 continue
             if call.function == CLASSIFIER:
                 last = np.flatnonzero(np.diff(match, append=-1) != 0)

@@ -231,7 +231,8 @@ FORMS: Final[Mapping[str, Form]] = {
             F("measures", "named", "What is put out of a match."),
             F("within_us", "duration", "How long a match may take.", 600_000_000),
             F("skip", "text", "Where it goes on: past last row, to next row, to first B, to last B.", "past last row"),
-            F("rows", "choice", "One row per match, or all of its rows.", "one", ("one", "all")), IN_TIME, TIES,
+            F("rows", "choice", "One row per match, all of its rows, or those in none, too.", "one", ("one", "all", "with unmatched")),
+            IN_TIME, TIES,
         ),
         _form("sort", "Sort", "time", "sort", "Rows in order of event time.", ANY_KEYS, IN_TIME, TIES),
         _form(

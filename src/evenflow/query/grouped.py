@@ -21,6 +21,7 @@ from evenflow.query.given import Expression, Order, box_name, direction, express
 from evenflow.query.group_keys import WindowCall, group_keys
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, naming
+from evenflow.query.matching import PerMatch
 from evenflow.query.regrouped import regrouped
 from evenflow.query.sessions import check_comes_once, check_gap, end_of_own, lateness_of
 from evenflow.query.shaping import ShapedStream
@@ -250,7 +251,7 @@ class GroupedStream(_Grouping[S]):
 
     def pattern(
         self, pattern: str, *, measures: Mapping[str, str], within: str | timedelta, define: Mapping[str, str] | None = None,
-        skip: str = "past last row", rows: Literal["one", "all"] = "one", tie_break: Sequence[str] | None = None, name: str | None = None,
+        skip: str = "past last row", rows: PerMatch = "one", tie_break: Sequence[str] | None = None, name: str | None = None,
     ) -> S:  # fmt: skip
         """One row per match, or all rows, of a pattern in a group's rows, in order of event time: a small part of SQL's MATCH_RECOGNIZE.
 
@@ -260,7 +261,8 @@ class GroupedStream(_Grouping[S]):
         "count(*)", "last(C.ts)". within: from the first row of a match to the last, at most. skip: where the next match may begin:
         "past last row", "to next row", or at a row of this one, "to first B" or "to last B"; at the next row if that is none or its first.
         rows: "one" per match, the keys, match_start, match_end (the event time) and the measures; or "all" of a match's rows with their own
-        columns, where a measure is of the rows up to each one, behind FINAL of all ("FINAL max(B.price)"). tie_break: as in `process`.
+        columns, where a measure is of the rows up to each one, behind FINAL of all ("FINAL max(B.price)"); or "with unmatched", these and
+        the rows in no match, whose measures are null. tie_break: as in `process`.
         """
         named = self.stream.flow.free("pattern") if name is None else box_name(name, "pattern")
         measures, define = expressions_of(named, "measures", measures), expressions_of(named, "define", define or {})

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
@@ -36,12 +36,17 @@ TO_VARIABLE: Final = re.compile(r"to (first|last) (\w+)", re.IGNORECASE)
 
 LONGEST_WITHIN_US: Final = 2**62
 
-ONE_ROW, ALL_ROWS = "one", "all"
-"""What comes out of a match."""
+PerMatch = Literal["one", "all", "with unmatched"]
+ONE_ROW: Final = "one"
+ALL_ROWS: Final = "all"
+UNMATCHED_TOO: Final = "with unmatched"
+"""What comes out: a row of each match, all of its rows, or these and the rows that are in none."""
+MATCH_NUMBER: Final = "match_number"
+"""How many matches of its key there were up to this one, as a call of a measure."""
 CLASSIFIER: Final = "classifier"
 """Which variable a row is, as a call of a measure."""
 
-_NAVIGATION: Final = ("prev", "next", CLASSIFIER, "match_number")
+_NAVIGATION: Final = ("prev", "next", CLASSIFIER, MATCH_NUMBER)
 _WHEN: Final = re.compile(r"\s*(FINAL|RUNNING)\s+(?!(?:IN|AND|OR|IS|NOT|LIKE|RLIKE|BETWEEN)\b)(?=[\w`(])", re.IGNORECASE)
 """In front of a measure."""
 
@@ -64,7 +69,7 @@ class Matching:
 
     before: columns that PREV reads, and what they are called in conditions. conditions: (variable, expression over `judged`); a variable
     without one can be any row. calls: of all measures. results: (name, expression over columns `_measure0`, ... of the calls, its type).
-    rows: what comes out of a match, ONE_ROW or ALL_ROWS.
+    rows: what comes out of a match, ONE_ROW, ALL_ROWS or UNMATCHED_TOO.
     """
 
     schema: pa.Schema
@@ -74,6 +79,16 @@ class Matching:
     calls: list[MeasureCall] = field(default_factory=list)
     results: list[tuple[str, str, pa.DataType]] = field(default_factory=list)
     rows: str = ONE_ROW
+
+    @property
+    def all_rows(self) -> bool:
+        """Whether rows come out with their own columns."""
+        return self.rows != ONE_ROW
+
+    @property
+    def numbered(self) -> bool:
+        """Whether matches are numbered."""
+        return any(call.function == MATCH_NUMBER for call in self.calls)
 
     @property
     def judged(self) -> pa.Schema:
@@ -101,8 +116,9 @@ def understood(
     """
     with about("pattern"):
         matching = Matching(schema, compile_pattern(pattern), rows=rows)
-    if rows not in (ONE_ROW, ALL_ROWS):
-        raise QueryError(f"rows is {rows!r}; it must be {ONE_ROW!r}, one row per match, or {ALL_ROWS!r}, all of its rows").about("rows")
+    if rows not in (ONE_ROW, ALL_ROWS, UNMATCHED_TOO):
+        ways = f"{ONE_ROW!r}, one row per match, {ALL_ROWS!r}, all of its rows, or {UNMATCHED_TOO!r}, these and rows in no match"
+        raise QueryError(f"rows is {rows!r}; it must be {ways}").about("rows")
     _Reader(matching).read(define, measures)
     return matching
 
@@ -128,7 +144,7 @@ def match_schema(matching: Matching, keys: Sequence[str], time: str) -> pa.Schem
     stamp = matching.schema.field(time).type
     bounds = [pa.field(MATCH_START, stamp), pa.field(MATCH_END, stamp)]
     results = [pa.field(name, type_) for name, _, type_ in matching.results]
-    own = matching.schema.names if matching.rows == ALL_ROWS else keys
+    own = matching.schema.names if matching.all_rows else keys
     return pa.schema([*(matching.schema.field(name) for name in own), *bounds, *results])
 
 
@@ -210,7 +226,7 @@ class _Reader:
     def _measure(self, name: str, text: str) -> None:
         what = f"the measure {name!r}, {text!r},"
         when = _WHEN.match(text) if isinstance(text, str) else None
-        running = self._matching.rows == ALL_ROWS and (when is None or when[1].upper() == "RUNNING")
+        running = self._matching.all_rows and (when is None or when[1].upper() == "RUNNING")
         tree = _parsed(what, text if when is None else text[when.end() :])
         if isinstance(tree, exp.Alias):
             self._fail(what, "has a name twice; leave out AS")
@@ -220,6 +236,8 @@ class _Reader:
                 self._fail(what, f"has {to_sql(node)}; FILTER, OVER and IGNORE NULLS are not available")
             if isinstance(node, exp.Anonymous) and node.name.lower() == CLASSIFIER and not node.expressions:
                 return self._called(MeasureCall(CLASSIFIER, None, None, pa.string(), running))
+            if isinstance(node, exp.Anonymous) and node.name.lower() == MATCH_NUMBER and not node.expressions:
+                return self._called(MeasureCall(MATCH_NUMBER, None, None, pa.int64()))
             if isinstance(node, exp.Anonymous) and node.name.lower() in _NAVIGATION:
                 self._fail(what, f"has {to_sql(node)}, which is not available; first, last and the other aggregates of a variable are")
             if isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES:

@@ -16,7 +16,7 @@ from evenflow.query.kinds.kind import Fed, KeyedKind, KeyedStep, Need, Origins, 
 from evenflow.query.kinds.wording import (
     keys_text,
 )
-from evenflow.query.matching import ALL_ROWS, LONGEST_WITHIN_US, MATCH_END, MATCH_START, ONE_ROW, match_schema, skip_to, understood
+from evenflow.query.matching import LONGEST_WITHIN_US, MATCH_END, MATCH_START, ONE_ROW, UNMATCHED_TOO, match_schema, skip_to, understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Pattern(KeyedKind):
     """define: (variable, condition) of each. measures: (name, expression) of what is put out of a match. within_us: how long it may take.
 
     skip: where the search goes on, "past last row", "to next row", "to first B" or "to last B". rows: what comes out of a match, "one" row
-    or "all" of its own.
+    or "all" of its own, or these and rows in none, "with unmatched".
     """
 
     name: ClassVar = "pattern"
@@ -57,7 +57,7 @@ class Pattern(KeyedKind):
                 box, schema.names, f"{MATCH_START} and {MATCH_END} are the bounds of the match: rename the other in measures or before"
             )
             check_printable(box, schema)
-        time = given.event_time if self.rows == ALL_ROWS else MATCH_END
+        time = MATCH_END if self.rows == ONE_ROW else given.event_time
         return Outcome((schema, given.schema), time, (given.watermark_delay_us or 0) + within_us)
 
     def step(self, fed: Fed) -> KeyedStep:
@@ -70,7 +70,7 @@ class Pattern(KeyedKind):
         return KeyedStep(params, cares=True, keeps_key=False, lag_us=self.within_us)
 
     def origin(self, column: str, inputs: Sequence[pa.Schema]) -> Origins:
-        own = inputs[0].names if self.rows == ALL_ROWS else self.keys
+        own = self.keys if self.rows == ONE_ROW else inputs[0].names
         return ((0, column),) if column in own else ()
 
     def needs(self, number: int) -> Need | None:
@@ -80,5 +80,5 @@ class Pattern(KeyedKind):
         defined = [f"{variable} as {condition}" for variable, condition in self.define]
         measures = [f"{name} = {text}" for name, text in self.measures]
         what = f"{self.pattern} within {duration_text(self.within_us)}"
-        all_rows = ["all rows of a match"] if self.rows == ALL_ROWS else []
+        all_rows = [] if self.rows == ONE_ROW else ["all rows of a match" + (", and rows in none" if self.rows == UNMATCHED_TOO else "")]
         return [keys_text(self.keys), what, f"skip {self.skip}", *all_rows, *defined, *measures]

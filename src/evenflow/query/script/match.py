@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from evenflow.query.matching import ALL_ROWS, MATCH_END, MATCH_START, ONE_ROW, skip_to, understood
+from evenflow.query.matching import ALL_ROWS, MATCH_END, MATCH_START, ONE_ROW, UNMATCHED_TOO, PerMatch, skip_to, understood
 from evenflow.query.pattern import compile_pattern
 from evenflow.query.script.best import columns_of, ordered
 from evenflow.query.script.lowering import Lower
@@ -17,7 +17,12 @@ from evenflow.query.script.relation import Relation, Visible, computed, is_colum
 from evenflow.query.script.spans import span_us
 from evenflow.query.sql.parser import to_sql
 
-PER_MATCH: Final = {"ONE ROW PER MATCH": ONE_ROW, "ALL ROWS PER MATCH": ALL_ROWS, "ALL ROWS PER MATCH SHOW EMPTY MATCHES": ALL_ROWS}
+PER_MATCH: Final[dict[str, PerMatch]] = {
+    "ONE ROW PER MATCH": ONE_ROW,
+    "ALL ROWS PER MATCH": ALL_ROWS,
+    "ALL ROWS PER MATCH WITH UNMATCHED ROWS": UNMATCHED_TOO,
+    "ALL ROWS PER MATCH SHOW EMPTY MATCHES": ALL_ROWS,
+}
 """A pattern matches no match without a row, so there is none to be shown."""
 _SKIPS: Final = {"AFTER MATCH SKIP PAST LAST ROW": "past last row", "AFTER MATCH SKIP TO NEXT ROW": "to next row"}
 _TO_VARIABLE: Final = re.compile(r"AFTER MATCH SKIP TO (?:(FIRST|LAST) )?(\w+)")
@@ -45,7 +50,7 @@ def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.Ma
     if rows == ONE_ROW and not visible and not keys:
         script.fail(tree, "MATCH_RECOGNIZE with neither PARTITION BY nor MEASURES puts out no column; name one of them")
     named = [Visible(next((v.name for v in relation.columns if v.column == key), key), "", key) for key in keys]
-    if rows == ALL_ROWS:
+    if rows != ONE_ROW:
         named = [Visible(v.name, "", v.column) for v in relation.columns]
         twice = next((v.name for v in visible if v.name.lower() in {other.name.lower() for other in named}), None)
         if twice is not None:
@@ -53,21 +58,21 @@ def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.Ma
     with script.at(tree):
         stream = relation.stream.group_by(*keys).pattern(
             pattern, define=define, measures=measures or ({"_rows": "count(*)"} if rows == ONE_ROW else {}), within=f"{within_us} us",
-            skip=skip, rows="all" if rows == ALL_ROWS else "one", tie_break=ties,
+            skip=skip, rows=rows, tie_break=ties,
         )  # fmt: skip
     shown = Relation(stream, (*named, *visible))
     alias = tree.args.get("alias")
     return shown if alias is None else lower.renamed(shown, alias).called(alias.name)
 
 
-def _clauses(lower: Lower, tree: exp.MatchRecognize) -> tuple[int, str]:
+def _clauses(lower: Lower, tree: exp.MatchRecognize) -> tuple[int, PerMatch]:
     """How long a match may take, in microseconds, and what comes out of it."""
     script = lower.script
     rows, within = (tree.args.get(clause) for clause in ("rows", "within"))
     if tree.args.get("pattern") is None:
         script.fail(tree, "MATCH_RECOGNIZE has no PATTERN; write PATTERN (A B+) WITHIN INTERVAL '10' MINUTES")
     if rows is not None and rows.name not in PER_MATCH:
-        script.fail(rows, f"{rows.name} is not available; write {' or '.join(list(PER_MATCH)[:2])}")
+        script.fail(rows, f"{rows.name} is not available; write {' or '.join(list(PER_MATCH)[:3])}")
     if within is None:
         script.fail(
             tree.args["pattern"],
@@ -126,7 +131,7 @@ class _Reader:
                 self._lower.script.fail(item, f"two measures are called {name!r}; rename one of them")
             text, when = self._own(item.unalias()), str(item.meta.get("when", ""))
             bound = bounds.get(text[:5].lower() + text[5:]) if self._rows == ONE_ROW or when == "FINAL" else None
-            text = f"{when} {text}".lstrip() if self._rows == ALL_ROWS else text
+            text = f"{when} {text}".lstrip() if self._rows != ONE_ROW else text
             with self._lower.script.at(item):
                 understood(self._relation.stream.schema, self._pattern, [], [(name, text)], self._rows)
             visible.append(Visible(name, "", bound or name))
