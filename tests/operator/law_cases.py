@@ -393,6 +393,17 @@ NEIGHBOURS = replace(SPANS, places=(
     Place("next", "lead", "s", 2), Place("last", "lag", "small", -3), Place("some", "sum", "f", -2, 1), Place("more", "max", "s", 1, 3),
 ))  # fmt: skip
 """Rows before and behind, by number."""
+SO_FAR = replace(SPANS, ties=("small", "s"), places=(
+    Place("sum", "sum", "f", None, 0), Place("mean", "avg", "small", None, 0, peers=True), Place("first", "first_value", "b", None, 0),
+    Place("most", "max", "f", None, -2), Place("n", "count", "s", None, -1_000_000, span=True), Place("least", "min", "ts", None, 0),
+    Place("at", "rank"), Place("dense", "dense_rank"), Place("last", "last_value", "small", None, -1),
+))  # fmt: skip
+"""Totals of all rows so far, and ranks."""
+SO_FAR_AHEAD = replace(SPANS, places=(
+    Place("sum", "sum", "f", None, 2), Place("mean", "avg", "small", None, 700_000, span=True), Place("next", "lead", "s", 1),
+    Place("first", "first_value", "f", None, 0, peers=True),
+))  # fmt: skip
+"""The same with rows that follow."""
 AROUND = replace(SPANS, places=(*SPANS_AHEAD.places, *NEIGHBOURS.places))
 """By number and by time."""
 

@@ -28,6 +28,8 @@ from tests.operator.law_cases import (
     NEIGHBOURS,
     REPEATED,
     ROWS_OF,
+    SO_FAR,
+    SO_FAR_AHEAD,
     SPANS,
     SPANS_AHEAD,
     SPREAD,
@@ -276,6 +278,8 @@ OPERATORS = [
     Case("resample", lambda: Resample(SCHEMA, ("k",), "ts", 700_000, ("i", "f"), "linear"), in_time_order(("k",)), True),
     Case("spans of time", lambda: Spanned(SCHEMA, ("k",), SPANS), in_time_order(("k",))),
     Case("spans of time, ahead", lambda: Spanned(SCHEMA, ("k",), SPANS_AHEAD), in_time_order(("k",))),
+    Case("all rows so far", lambda: Spanned(SCHEMA, ("k",), SO_FAR), in_time_order(("k",))),
+    Case("all rows so far, ahead", lambda: Spanned(SCHEMA, ("k",), SO_FAR_AHEAD), in_time_order(("k",))),
     Case("rows around, by number", lambda: Spanned(SCHEMA, ("k",), NEIGHBOURS), in_time_order(("k",))),
     Case("rows around, by number and time", lambda: Spanned(SCHEMA, ("k",), AROUND), in_time_order(("k",))),
     Case(

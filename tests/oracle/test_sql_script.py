@@ -271,6 +271,14 @@ ASKED = {
            (SELECT k, lead(ts) OVER w AS until, n - lead(n) OVER w AS gap FROM t WINDOW w AS (PARTITION BY k ORDER BY ts, n, x))
            GROUP BY window(until, '10 seconds'), k"""
     ),
+    "all rows so far": Asked(
+        """SELECT k, n, x, ts, sum(n) OVER (PARTITION BY k ORDER BY ts) AS a, avg(x) OVER w AS b, max(x) OVER w AS c, count(n) OVER w AS d,
+           row_number() OVER w AS e, rank() OVER (PARTITION BY k ORDER BY ts, n) AS f, dense_rank() OVER (PARTITION BY k ORDER BY ts) AS g,
+           first_value(n) OVER w AS h, sum(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS i,
+           min(n) OVER (ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 1 SECOND PRECEDING) AS j,
+           sum(x) OVER (PARTITION BY n ORDER BY ts, k, x ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS l
+           FROM t WINDOW w AS (PARTITION BY k ORDER BY ts, n, x)"""
+    ),
     "two different OVER": Asked(
         """SELECT k, n, ts, sum(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS 3 PRECEDING) AS a,
            max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS 1 PRECEDING) AS b, lag(x) OVER (PARTITION BY n ORDER BY ts, k, x) AS c

@@ -175,6 +175,59 @@ def test_frames_by_rows_and_by_time_stand_in_one_query() -> None:
         assert min(6, len(before) + 1) <= row["d"] <= 6
 
 
+@pytest.mark.parametrize("epoch_rows", [7, 1000])
+def test_all_rows_so_far(epoch_rows: int) -> None:
+    so_far, peers, last = (
+        f"{BY_ROWS} ROWS UNBOUNDED PRECEDING)",
+        "OVER (PARTITION BY k ORDER BY ts)",
+        "ROWS BETWEEN UNBOUNDED PRECEDING AND",
+    )
+    text = f"""SELECT n, ts, sum(x) {so_far} AS a, count(*) {peers} AS b, avg(n) {peers} AS c, max(x) {BY_ROWS} {last} 2 PRECEDING) AS d,
+        row_number() {BY_ROWS}) AS e, rank() {peers} AS f, dense_rank() {peers} AS g, first_value(n) {so_far} AS h,
+        last_value(x) {so_far} AS i,
+        count(x) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL '3' SECONDS PRECEDING) AS j,
+        min(ts) {so_far} AS l, sum(n) {BY_ROWS} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS m FROM t"""
+    out = run(text, epoch_rows)
+    found = {row["n"]: row for row in out}
+    assert len(out) == len(found) == COUNT
+    for at, row in found.items():
+        rows = in_order(at)
+        place = rows.index(at)
+        upto, tied = rows[: place + 1], [i for i in rows if SECONDS[i] <= SECONDS[at]]
+        values = [VALUES[i] for i in upto if VALUES[i] is not None]
+        assert row["a"] == (sum(v for v in values if v is not None) if values else None)
+        assert (row["b"], row["c"]) == (len(tied), pytest.approx(np.mean(tied)))
+        assert row["d"] == max((VALUES[i] or 0.0 for i in rows[: max(0, place - 1)] if VALUES[i] is not None), default=None)
+        assert (row["e"], row["f"]) == (place + 1, sum(SECONDS[i] < SECONDS[at] for i in rows) + 1)
+        assert row["g"] == len({SECONDS[i] for i in tied})
+        assert (row["h"], row["i"]) == (rows[0], VALUES[at])
+        assert row["j"] == sum(VALUES[i] is not None for i in within(at, 10_000, 3))
+        assert (row["l"], row["m"]) == (NOON + timedelta(seconds=SECONDS[rows[0]]), sum(around(at, -2, 0)))
+
+
+def test_all_rows_so_far_and_some_that_follow() -> None:
+    ahead = "ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING"
+    text = f"""SELECT n, sum(x) {BY_ROWS} {ahead}) AS a, count(*) {BY_ROWS} {ahead}) AS b, lead(n) {BY_ROWS}) AS c,
+        dense_rank() {BY_ROWS}) AS d, avg(x) {BY_ROWS}) AS e FROM t"""
+    found = {row["n"]: row for row in run(text, 13)}
+    assert len(found) == COUNT
+    for at, row in found.items():
+        rows = in_order(at)
+        place = rows.index(at)
+        values, own = ([VALUES[i] for i in rows[:stop] if VALUES[i] is not None] for stop in (place + 3, place + 1))
+        assert (row["a"], row["b"]) == (sum(v or 0.0 for v in values) if values else None, len(rows[: place + 3]))
+        assert (row["c"], row["d"]) == (next(iter(rows[place + 1 :]), None), place + 1)
+        assert row["e"] == (pytest.approx(sum(v or 0.0 for v in own) / len(own)) if own else None)
+
+
+def test_rows_by_their_place_in_time() -> None:
+    inner = f"SELECT n, rank() {BY_ROWS}) AS p, k FROM t"
+    found = {row["n"]: row["p"] for row in run(f"SELECT n, p FROM ({inner}) WHERE p > 2 AND p % 5 = 0", 13)}
+    wanted = {at: place for at in range(COUNT) if (place := in_order(at).index(at) + 1) > 2 and place % 5 == 0}
+    assert found == wanted
+    assert {row["n"] for row in run(f"SELECT n FROM t QUALIFY row_number() {BY_ROWS}) % 5 = 0", 60)} == set(wanted)
+
+
 def test_windows_go_by_the_time_of_the_row_that_was_waited_for() -> None:
     inner = f"SELECT n, lead(ts) {BY_ROWS}) AS until, lead(n) {BY_ROWS}) AS next FROM t"
     text = f"SELECT window.start AS s, sum(next - n) AS m FROM ({inner}) GROUP BY window(until, '20 seconds')"
@@ -210,7 +263,6 @@ def test_a_row_comes_out_as_soon_as_what_follows_is_there() -> None:
 @pytest.mark.parametrize(
     ("over", "says"),
     [
-        ("ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 1 SECOND PRECEDING", "kept for ever"),
         ("ORDER BY ts RANGE BETWEEN INTERVAL 1 SECOND PRECEDING AND UNBOUNDED FOLLOWING", "would be waited for"),
         ("ORDER BY n RANGE BETWEEN 3 PRECEDING AND CURRENT ROW", "its column, ts"),
         ("ORDER BY n ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING", "its column, ts"),
@@ -218,7 +270,7 @@ def test_a_row_comes_out_as_soon_as_what_follows_is_there() -> None:
         ("ORDER BY ts ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING", "would be waited for"),
         ("ORDER BY ts, n RANGE BETWEEN CURRENT ROW AND CURRENT ROW", "several columns"),
         ("ORDER BY ts RANGE BETWEEN 3 PRECEDING AND CURRENT ROW", "INTERVAL '10' MINUTES"),
-        ("ORDER BY ts", "RANGE BETWEEN INTERVAL"),
+        ("ORDER BY n", "its column, ts"),
     ],
 )
 def test_what_would_wait_or_be_kept_is_refused(over: str, says: str) -> None:
@@ -235,3 +287,15 @@ def test_two_orders_that_wait_for_rows_are_refused() -> None:
             "SELECT count(*) AS c FROM (SELECT ts, lead(n) OVER (PARTITION BY k ORDER BY ts) AS a FROM t) GROUP BY window(ts, '1 minute')",
             10,
         )
+
+
+def test_what_all_rows_so_far_cannot_be() -> None:
+    for call, says in (
+        ("sum(d)", "not available for decimal128.*cast it to double"), ("max(w)", "available for numbers and times"),
+        ("nth_value(n, 2)", "nth_value of all rows so far"), ("ntile(3)", "ntile of every row changes with every row to come"),
+        ("stddev(n)", "is not available here"),
+    ):  # fmt: skip
+        with pytest.raises(QueryError, match=says):
+            run(f"SELECT {call} OVER (PARTITION BY k ORDER BY ts) AS a FROM t", 10)
+    with pytest.raises(QueryError, match="rank of every row would change with every row to come; order them by event time, or keep"):
+        run("SELECT rank() OVER (PARTITION BY k ORDER BY n) AS a FROM t", 10)

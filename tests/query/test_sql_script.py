@@ -325,7 +325,7 @@ REFUSED = [
     ("SELECT a.n FROM t AS a NATURAL FULL JOIN u AS b", "NATURAL of a FULL JOIN is not available"),
     ("SELECT k FROM t FULL JOIN u USING (k)", "USING of a FULL JOIN"),
     ("SELECT k, avg(n) OVER (PARTITION BY k ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS a FROM t", "ORDER BY its column, ts"),
-    ("SELECT k, avg(n) OVER (PARTITION BY k ORDER BY ts) AS a FROM t", "needs a number of rows, such as ROWS BETWEEN"),
+    ("SELECT k, avg(n) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 FOLLOWING AND CURRENT ROW) AS a FROM t", "needs a number of rows"),
     ("SELECT k, lead(n) OVER (PARTITION BY k ORDER BY n) AS a FROM t", "ORDER BY its column, ts"),
     ("SELECT k, lead(n, k) OVER (PARTITION BY k ORDER BY ts) AS a FROM t", "a number of rows, and what it is"),
     ("SELECT lead(n) OVER (ORDER BY ts ROWS 1 PRECEDING) AS a FROM t", "lead has no frame"),

@@ -36,6 +36,11 @@ class Place:
     number: int = 1
 
     @property
+    def from_first(self) -> bool:
+        """Whether it is of all rows from the first one on, as far as its frame goes."""
+        return self.function in PLACES or (self.function in FRAMED and self.low is None)
+
+    @property
     def anchor(self) -> Literal["low", "high"] | None:
         """The end that the frames of all rows of a key have in common."""
         return "low" if self.low is None else "high" if self.high is None else None

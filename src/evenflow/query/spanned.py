@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from evenflow.query.aggregates import fixed_width
 from evenflow.query.built import Built
-from evenflow.query.ranked import NEIGHBOURS, Place
+from evenflow.query.ranked import NEIGHBOURS, PLACES, Place
 from evenflow.stream.schema import parse_ddl
 
 
@@ -19,10 +20,11 @@ class Spanned(Built):
     rows of its own time among them, or which are as many rows behind it. Where these reach ahead a row comes out when what follows is
     there: of spans at most twice as far behind the watermark, of rows whenever there are so many, or at the end of the stream.
 
-    columns: of the rows, as DDL. time: their event time, in whose order they come. places: what is added; of frames low <= high.
+    columns: of the rows, as DDL. time: their event time, in whose order they come. places: what is added; of frames low <= high. ties: the
+    columns in which rows of one time are in order, and equal where places go by that.
 
-    State: of each key the times, and the columns that the totals are of, of its last rows; all columns where frames reach ahead. No key is
-    forgotten.
+    State: of each key the times, and the columns that the totals are of, of its last rows; all columns where frames reach ahead; of frames
+    that begin with the first row three words each. No key is forgotten.
     """
 
     operator: ClassVar[str] = "user.spanned:Spanned"
@@ -31,6 +33,7 @@ class Spanned(Built):
     columns: str
     time: str
     places: tuple[Place, ...]
+    ties: tuple[str, ...] = ()
 
     @property
     def output(self) -> pa.Schema:  # type: ignore[override]
@@ -70,8 +73,12 @@ class Spanned(Built):
     def _reaches(self, *, span: bool) -> list[tuple[int, int]]:
         """How far the places of one kind reach; of a neighbour both are where it is."""
         places = [place for place in self.places if place.span == span]
-        ends = [place.low if place.function in NEIGHBOURS else place.high for place in places]
-        return [(0, 0), *((int(place.low or 0), int(high or 0)) for place, high in zip(places, ends, strict=True))]
+        ends = [int((place.low if place.function in NEIGHBOURS else place.high) or 0) for place in places]
+        # What is before all frames that begin with the first row is carried.
+        return [
+            (0, 0),
+            *((min(0, high) if place.from_first else int(place.low or 0), high) for place, high in zip(places, ends, strict=True)),
+        ]
 
     @property
     def lag_us(self) -> int:
@@ -88,10 +95,27 @@ class Spanned(Built):
         return None if self.ahead_us else next(follows, None)
 
 
+def from_first_of(place: Place, kind: pa.DataType | None) -> str | None:
+    """Why the frame of this function cannot begin with the first row; None if it can. kind: of its column."""
+    if place.function in PLACES:
+        later = place.function not in ("row_number", "rank", "dense_rank")
+        return f"{place.function} of every row changes with every row to come" if later else None
+    if place.function == "nth_value":
+        return "nth_value of all rows so far is not available"
+    if kind is None or place.function == "count":
+        return None
+    unsigned = kind.id == pa.uint64().id
+    if place.function in ("sum", "avg"):
+        fits = pa.types.is_floating(kind) or (pa.types.is_integer(kind) and not unsigned)
+        return None if fits else f"{place.function} of all rows so far is not available for {kind}; cast it to double"
+    fits = fixed_width(kind) and not (unsigned and place.function in ("min", "max"))
+    return None if fits else f"{place.function} of all rows so far would keep values of {kind}; it is available for numbers and times"
+
+
 def params_in_time(keys: Sequence[str], described: Spanned, ties: Sequence[str] | None) -> dict[str, Any]:
     """Those of the box: its rows come in order of event time, behind the watermark."""
     order = {"order": "event_time", "tie_break": None if ties is None else tuple(ties)}
     return {"keys": tuple(keys), "processor": described, **order, "verify": None}
 
 
-__all__ = ["Spanned", "params_in_time"]
+__all__ = ["Spanned", "from_first_of", "params_in_time"]

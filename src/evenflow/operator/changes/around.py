@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evenflow.operator.changes.framed import framed
 from evenflow.operator.changes.spans import spanned
+from evenflow.operator.order import sort_key
 from evenflow.query.ranked import NEIGHBOURS, Place
 from evenflow.stream.arrays import Int64s
 
@@ -30,21 +33,22 @@ class Ordered:
 def around(place: Place, values: pa.Array | None, rows: Ordered, kind: pa.DataType, of: Int64s | None = None) -> pa.Array:
     """A neighbour, or a total of a frame, of each row. values: of the place's column, (n,), None for count(*). kind: of the result. of: the
     rows that are asked for, all of them if None."""
-    here = np.arange(rows.group.size)
     if place.function in NEIGHBOURS:
+        here = np.arange(rows.group.size)
         assert values is not None, "a neighbour is of a column"
         here, start, stop = (each if of is None else each[of] for each in (here, rows.start, rows.stop))
         there = here + int(place.low or 0)
         out = (there < start) | (there >= stop)
         return values.take(pa.array(np.where(out, 0, there), mask=out))
-    low, high = _frame(place, rows, here)
+    low, high = frame(place, rows)
     if of is not None:
         low, high = low[of], high[of]
     return framed(place.function, values, low, np.maximum(low, high), kind, place.number, place.anchor)
 
 
-def _frame(place: Place, rows: Ordered, here: Int64s) -> tuple[Int64s, Int64s]:
+def frame(place: Place, rows: Ordered) -> tuple[Int64s, Int64s]:
     """(first, behind the last) of each row's frame; it is empty where they are not in this order."""
+    here = np.arange(rows.group.size)
     if place.span:
         assert rows.by is not None, "spans are of a column"
         return spanned(rows.group, rows.by, place.low, place.high, rows.start, rows.stop, descending=rows.descending)
@@ -57,4 +61,12 @@ def _frame(place: Place, rows: Ordered, here: Int64s) -> tuple[Int64s, Int64s]:
     return np.minimum(low, rows.stop), high
 
 
-__all__ = ["Ordered", "around"]
+def numbers_of(column: Any) -> Int64s:
+    """int64 (n,), >= 0: equal where values are. column: of Arrow, or what `sort_key` makes of one."""
+    if isinstance(column, pa.Array) and pa.types.is_nested(column.type):
+        column = sort_key(column)
+    array = pa.array(column) if isinstance(column, np.ndarray) else column
+    return pc.dictionary_encode(array, null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
+
+
+__all__ = ["Ordered", "around", "frame", "numbers_of"]

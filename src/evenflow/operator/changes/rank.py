@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.operator.changes.around import Ordered, around
+from evenflow.operator.changes.around import Ordered, around, numbers_of
 from evenflow.operator.changes.by_key import ByKey
 from evenflow.operator.order import sort_key
 from evenflow.query.ranked import PLACES, Place, Ranked
@@ -53,7 +53,7 @@ class Rank(ByKey):
         signs = np.repeat([-1, 1], [len(side[0]) for side in sides])
         ids = index.copy()  # Of a row with the values that are put out beside it.
         for column in added if self._ranked.shown else ():
-            numbers = _numbers(column)
+            numbers = numbers_of(column)
             if numbers.size:
                 _, ids = np.unique(ids * (int(numbers.max()) + 1) + numbers, return_inverse=True)
         _, one, of = np.unique(ids, return_index=True, return_inverse=True)
@@ -83,7 +83,7 @@ class Rank(ByKey):
         order = np.asarray(pc.sort_indices(pa.table(keys, names=[str(n) for n in range(len(keys))]), sort_keys=sorting)).astype(np.int64)
         new = np.zeros(order.size, np.bool_)
         for key in keys[: 1 + len(by)]:
-            numbers = _numbers(key)[order]
+            numbers = numbers_of(key)[order]
             new[1:] |= numbers[1:] != numbers[:-1]
         return order, np.cumsum(new)
 
@@ -113,14 +113,6 @@ class Rank(ByKey):
         by = made[next(at for at, place in enumerate(self._ranked.places) if place.name == name)].to_numpy()
         kept = np.flatnonzero((by >= least) & (by <= (most if most is not None else by)))
         return rows[kept], [column.take(pa.array(kept)) for column in made]
-
-
-def _numbers(column: pa.Array) -> Int64s:
-    """int64 (n,), >= 0: equal where values are."""
-    if pa.types.is_nested(column.type):
-        column = sort_key(column)
-    array = pa.array(column) if isinstance(column, np.ndarray) else column
-    return pc.dictionary_encode(array, null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)  # type: ignore[no-any-return]
 
 
 def _place(place: Place, number: Int64s, ties: Int64s, start: Int64s, group: Int64s) -> npt.NDArray[Any]:

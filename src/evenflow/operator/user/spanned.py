@@ -19,8 +19,9 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of, is_word, nulls_of
-from evenflow.operator.changes.around import Ordered, around
+from evenflow.operator.changes.around import Ordered, around, numbers_of
 from evenflow.operator.totals.totals import value_words
+from evenflow.operator.user.carried import CARRIED, Run, carried_on, read, runs, total, write
 from evenflow.operator.user.process import Process
 from evenflow.processor import BatchProcessor, Groups, Timers
 from evenflow.query import spanned as described
@@ -45,7 +46,8 @@ class Spanned(Process):
 class _Line:
     """Rows of all keys of a call, one key's after the other, those that were kept first. rows: whose they are. order: where each is,
     among the kept ones and then the new ones. at: int64 (n,), microseconds; NEVER where there is no time. begin, end: int64 (g,), where
-    the rows of each key begin, and behind which they end. held: int64 (g,), how many were kept of each key."""
+    the rows of each key begin, and behind which they end. held: int64 (g,), how many were kept of each key.
+    runs: of frames that begin with the first row."""
 
     rows: Ordered
     order: Int64s
@@ -55,6 +57,7 @@ class _Line:
     begin: Int64s
     end: Int64s
     held: Int64s
+    runs: list[Run]
 
 
 class Totals(BatchProcessor):
@@ -66,7 +69,9 @@ class Totals(BatchProcessor):
         self.output = description.output  # type: ignore[misc]
         self._described = description
         self._rows = pa.schema([schema.field(name) for name in description.output.names if name in schema.names])
-        self._of = list(dict.fromkeys(self._columns()))
+        self._from_first = [place for place in description.places if place.from_first]
+        self._tied = any(place.peers or place.function in ("rank", "dense_rank") for place in description.places)
+        self._of = list(dict.fromkeys([*self._columns(), *(description.ties if self._tied else ())]))
         self._fields = {name: (f"of{at}__", f"null{at}__") for at, name in enumerate(self._of)}
 
     def _columns(self) -> Iterable[str]:
@@ -75,6 +80,8 @@ class Totals(BatchProcessor):
 
     def open(self, store: Any) -> None:
         store.value(TIMES, "binary")
+        if self._from_first:
+            store.value(CARRIED, "binary")
         for name, (values, missing) in self._fields.items():
             kind = self._rows.field(name).type
             if is_word(kind):
@@ -106,7 +113,19 @@ class Totals(BatchProcessor):
         group, keys, at = group[order], np.arange(count), integers_of(times)
         at = np.where(nulls_of(times), NEVER, at) if times.null_count else at
         begin, end = np.searchsorted(group, keys), np.searchsorted(group, keys, "right")
-        return _Line(Ordered(group, begin[group], end[group], times), order, times, at, values, begin, end, held)
+        line = Ordered(group, begin[group], end[group], times, ties=self._ties(group, at, values) if self._tied else None)
+        found: list[Run] = []
+        if self._from_first:
+            carried = read(getattr(state, CARRIED).get(), len(self._from_first))
+            found = runs(self._from_first, carried, line, begin, {**values, self._described.time: times})
+        return _Line(line, order, times, at, values, begin, end, held, found)
+
+    def _ties(self, group: Int64s, at: Int64s, values: Mapping[str, pa.Array]) -> Int64s:
+        """int64 (n,): equal where rows of a key are equal in the order."""
+        new = (np.diff(group, prepend=-1) != 0) | (np.diff(at, prepend=NEVER) != 0)
+        for name in self._described.ties:
+            new |= np.diff(numbers_of(values[name]), prepend=-1) != 0
+        return np.cumsum(new)
 
     @property
     def _time_type(self) -> pa.DataType:
@@ -115,7 +134,11 @@ class Totals(BatchProcessor):
     def _totals(self, line: _Line, of: Int64s) -> dict[str, pa.Array]:
         """What is added to some rows, by name."""
         found = {}
+        for run in line.runs:
+            found[run.place.name] = total(run, line.rows, line.begin, of, run.place.type(self._rows))
         for place in self._described.places:
+            if place.from_first:
+                continue
             values = None if place.column is None else line.values.get(place.column, line.times)
             found[place.name] = around(place, values, line.rows, place.type(self._rows), of)
         return found
@@ -144,6 +167,9 @@ class Totals(BatchProcessor):
         """Of each key these rows are needed later. kept: their places in the line."""
         ends = np.cumsum(np.bincount(line.rows.group[kept], minlength=line.end.size))
         getattr(state, TIMES).put(_cut(line.at[kept], ends))
+        if self._from_first:
+            gone = line.end - line.begin - np.diff(ends, prepend=0)
+            getattr(state, CARRIED).put(write(carried_on(line.runs, gone)))
         for name, (words, missing) in self._fields.items():
             column = line.values[name].take(pa.array(kept))
             if is_word(column.type):

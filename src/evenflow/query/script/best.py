@@ -136,12 +136,6 @@ def _over(lower: Lower, relation: Relation, window: exp.Window) -> Over:
     if is_lag(window):
         keys = tuple(lower.rewritten(relation, key) for key in window.args.get("partition_by") or ())
         return Over(keys, ordered(lower, relation, window), _offset(lower, window) + 1)
-    if isinstance(window.this, exp.Anonymous) and window.this.name.lower() in RANKS:
-        script.fail(
-            window,
-            f"{window.this.name} of every row would change with every row to come; "
-            "keep the best rows: SELECT ... FROM (SELECT *, row_number() OVER (...) AS place FROM ...) WHERE place <= n",
-        )
     if not is_aggregate(window.this):
         script.fail(window, f"{to_sql(window.this)} OVER (...) is not available; an aggregate, or row_number() <= n, is")
     spec = window.args.get("spec")
@@ -151,7 +145,7 @@ def _over(lower: Lower, relation: Relation, window: exp.Window) -> Over:
         script.fail(
             window,
             "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING AND CURRENT ROW, or a span of time, such as "
-            "RANGE BETWEEN INTERVAL '10' MINUTES PRECEDING AND CURRENT ROW; all rows so far would be kept for ever",
+            "RANGE BETWEEN INTERVAL '10' MINUTES PRECEDING AND CURRENT ROW",
         )
     assert start is not None
     keys = tuple(lower.rewritten(relation, key) for key in window.args.get("partition_by") or ())
@@ -193,6 +187,8 @@ def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.
     found = [(condition, most) for condition in pending if (most := _most(condition, rank.alias)) is not None]
     if lower.changes and (len(ranks) > 1 or not found or rank.this.this.name.lower() != "row_number" or found[0][1] < 1):
         return None  # Places of all rows, of which conditions let some pass.
+    if (len(ranks) > 1 or not found or rank.this.this.name.lower() != "row_number") and _by_time(lower, inner, rank.this, tables):
+        return None  # They are final when the rows are there.
     if len(ranks) > 1 or not found:
         name = rank.this.this.name
         such = f"QUALIFY {name}() OVER (...) <= 10" if rank.alias.startswith(HIDDEN) else f"WHERE {rank.alias} <= 10"
@@ -202,6 +198,15 @@ def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.
         script.fail(rank.this, f"{rank.this.this.name}() <= {most} is not available; row_number() <= n is, with n of at least 1")
     pending[:] = [other for other in pending if other is not condition]
     return _best(lower, source, inner, rank, most, tables, _named(tree, pending))
+
+
+def _by_time(lower: Lower, inner: exp.Select, rank: exp.Window, tables: Tables) -> bool:
+    """Whether rows of a table are ranked in order of their event time."""
+    table, order = inner.args["from_"].this, rank.args.get("order")
+    relation = tables.get(table.name.lower()) if isinstance(table, exp.Table) and not inner.args.get("joins") else None
+    if relation is None or order is None or not is_column(order.expressions[0].this) or order.expressions[0].args.get("desc"):
+        return False
+    return any(v.column == relation.stream.event_time for v in relation.matches(order.expressions[0].this))
 
 
 def _named(tree: exp.Select, pending: Sequence[exp.Expr]) -> set[str] | None:

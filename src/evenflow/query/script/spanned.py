@@ -8,22 +8,24 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.query.ranked import FRAMED, NEIGHBOURS, Place
+from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place
 from evenflow.query.script.lowering import Item, Lower
 from evenflow.query.script.placed import in_time_order, placed_rows, together
 from evenflow.query.script.relation import Relation, Visible, computed, own_column
-from evenflow.query.spanned import Spanned, params_in_time
+from evenflow.query.spanned import Spanned, from_first_of, params_in_time
 from evenflow.stream.schema import ddl_of, quoted
 
 
 def is_around(window: exp.Window) -> bool:
-    """Whether it is of a span of time, or of other rows than the last ones up to its own."""
+    """Whether it is of a span of time, of all rows so far, or of other rows than the last ones up to its own."""
     spec, call = window.args.get("spec"), window.this
-    if isinstance(call, exp.Anonymous) and call.name.lower() == "lead":
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    if name in NEIGHBOURS:
+        return name == "lead"
+    if name in PLACES or spec is None:
         return True
-    if spec is None:
-        return False
-    return str(spec.args.get("kind")).upper() == "RANGE" or str(spec.args.get("end") or "CURRENT ROW").upper() != "CURRENT ROW"
+    ends = str(spec.args.get("end") or "CURRENT ROW").upper() != "CURRENT ROW"
+    return ends or str(spec.args.get("kind")).upper() == "RANGE" or not isinstance(spec.args.get("start"), exp.Expr)
 
 
 def spanned_rows(lower: Lower, relation: Relation, items: Sequence[Item]) -> Relation:
@@ -59,26 +61,49 @@ def _drawn(
     lower: Lower, relation: Relation, new: Sequence[Item], keys: Sequence[str], by: Sequence[tuple[str, bool]], places: Sequence[Place],
     where: exp.Expr,
 ) -> Relation:  # fmt: skip
+    rank = next((place.function for place in places if place.function in PLACES), None)
+    if rank is not None and (not by or by[0] != (relation.stream.event_time, False)):
+        such = "order them by event time, or keep the best rows: SELECT ... FROM (SELECT *, row_number() OVER (...) AS place FROM ...)"
+        lower.script.fail(where, f"{rank} of every row would change with every row to come; {such} WHERE place <= n")
     ties = in_time_order(lower, relation, [(own_column(name), desc) for name, desc in by], where, "OVER")
+    first, rest = (places, []) if not _waits_for(places) else _apart(places)
+    for some in (first, rest):
+        relation = _box(lower, relation, new, keys, ties, some, where) if some else relation
+    return relation
+
+
+def _waits_for(places: Sequence[Place]) -> bool:
+    return any(place.function == "lead" or (place.function in FRAMED and not place.span and (place.high or 0) > 0) for place in places)
+
+
+def _apart(places: Sequence[Place]) -> tuple[list[Place], list[Place]]:
+    """Ranks, which go by rows that are equal in the order and are there with theirs; and what may be of rows that wait."""
+    return [place for place in places if place.function in PLACES], [place for place in places if place.function not in PLACES]
+
+
+def _box(
+    lower: Lower, relation: Relation, new: Sequence[Item], keys: Sequence[str], ties: Sequence[str] | None, places: Sequence[Place],
+    where: exp.Expr,
+) -> Relation:  # fmt: skip
     time = str(relation.stream.event_time)
-    answered = tuple(_answered(lower, place, where, tied=ties is not None) for place in places)
     with lower.script.at(where):
-        stream = computed(relation, new).stream
+        stream = computed(relation, [item for item in new if item[0] not in relation.stream.columns]).stream
         schema = pa.schema([stream.schema.field(name) for name in stream.columns])
-        box = lower.flow.add("process", params_in_time(keys, Spanned(ddl_of(schema), time, answered), ties), (stream,), None, "over")
+        answered = tuple(_answered(lower, place, schema, where, tied=ties is not None) for place in places)
+        described = Spanned(ddl_of(schema), time, answered, tuple(ties or ()))
+        box = lower.flow.add("process", params_in_time(keys, described, ties), (stream,), None, "over")
     return Relation(box, (*relation.columns, *(Visible(place.name, "_over", place.name) for place in places)))
 
 
-def _answered(lower: Lower, place: Place, where: exp.Expr, *, tied: bool) -> Place:
+def _answered(lower: Lower, place: Place, schema: pa.Schema, where: exp.Expr, *, tied: bool) -> Place:
     """The place, if a stream can have it."""
-    if place.function in NEIGHBOURS:
-        return place
-    if place.function not in FRAMED:
-        lower.script.fail(where, f"{place.function} of every row changes with every row to come; keep the best rows: row_number() <= n")
-    if place.low is None:
-        lower.script.fail(where, "all rows so far would be kept for ever; write INTERVAL '10' MINUTES PRECEDING in place of UNBOUNDED")
-    if place.high is None:
+    if place.function in FRAMED and place.high is None:
         lower.script.fail(where, "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW")
+    if place.from_first:
+        wrong = from_first_of(place, None if place.column is None else schema.field(place.column).type)
+        if wrong is not None:
+            lower.script.fail(where, wrong)
+        return place
     if place.peers and tied:
         lower.script.fail(where, "RANGE of rows that are equal in several columns is not available; write ORDER BY the event time alone")
     return replace(place, peers=False, span=True) if place.peers else place
