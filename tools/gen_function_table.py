@@ -25,8 +25,9 @@ STORED: Final = Path(__file__).resolve().parent / "spark_functions.json"
 
 OPERATORS: Final = "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or not in between case when cast decimal"
 SYNTAX: Final = frozenset([
-    *OPERATORS.split(), *GENERATORS, ">>>", "window", "session_window", "window_time", "row_number", "lag", "arrays_zip", "grouping",
-    "grouping_id", "make_interval", "make_ym_interval",
+    *OPERATORS.split(), *GENERATORS, ">>>", "window", "session_window", "window_time", "arrays_zip", "grouping", "grouping_id",
+    "make_interval", "make_ym_interval", "row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist", "lag", "lead",
+    "nth_value",
 ])  # fmt: skip
 """What is written in its own way, or is a word of FROM, GROUP BY or OVER."""
 GROUPS: Final = {
@@ -39,7 +40,7 @@ GROUPS: Final = {
     "vector_funcs": "not yet; write it with `zip_with` and `aggregate`",
     "generator_funcs": "a stream is read from a source",
     "table_funcs": "a stream is read from a source",
-    "window_funcs": "of rows in an order there are `row_number` for the best, aggregates of the last rows, and patterns",
+    "window_funcs": "of rows in an order there are places, neighbours, aggregates of the rows around, and patterns",
 }  # fmt: skip
 """Why a whole group of Spark's is not there."""
 REASONS: Final = {

@@ -275,6 +275,7 @@ ASKED = {
         """SELECT k, n, x, ts, sum(n) OVER (PARTITION BY k ORDER BY ts) AS a, avg(x) OVER w AS b, max(x) OVER w AS c, count(n) OVER w AS d,
            row_number() OVER w AS e, rank() OVER (PARTITION BY k ORDER BY ts, n) AS f, dense_rank() OVER (PARTITION BY k ORDER BY ts) AS g,
            first_value(n) OVER w AS h, sum(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN UNBOUNDED PRECEDING AND 2 PRECEDING) AS i,
+           sum(x) FILTER (WHERE n > 5) OVER w AS m, count(*) FILTER (WHERE n IS NULL) OVER w AS o,
            min(n) OVER (ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 1 SECOND PRECEDING) AS j,
            sum(x) OVER (PARTITION BY n ORDER BY ts, k, x ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS l
            FROM t WINDOW w AS (PARTITION BY k ORDER BY ts, n, x)"""

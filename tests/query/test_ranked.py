@@ -41,7 +41,8 @@ def test_neighbours_and_frames(epoch_rows: int) -> None:
     text = f"""SELECT k, lag(k) OVER (ORDER BY k) AS a, lead(s, 2, -1000L) OVER (ORDER BY k) AS b, sum(n) OVER (ORDER BY k) AS c,
         max(s) OVER () AS d, count(*) OVER (ORDER BY k ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS e,
         min(s) OVER (PARTITION BY k % 2 ORDER BY k ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS f,
-        avg(n) OVER (ORDER BY k % 3 RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS g FROM {GROUPS}"""
+        avg(n) OVER (ORDER BY k % 3 RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS g,
+        sum(n) FILTER (WHERE s > 0) OVER (ORDER BY k) + count(*) FILTER (WHERE k % 2 = 0) OVER () AS h FROM {GROUPS}"""
     wanted: list[tuple[Any, ...]] = []
     for at, (k, _, s) in enumerate(ROWS):
         before = [row[2] for row in ROWS[:at] if row[0] % 2 == k % 2][-1:]
@@ -49,6 +50,7 @@ def test_neighbours_and_frames(epoch_rows: int) -> None:
         wanted.append((
             k, ROWS[at - 1][0] if at else None, ROWS[at + 2][2] if at + 2 < len(ROWS) else -1000, sum(row[1] for row in ROWS[: at + 1]),
             max(SUMS.values()), len(ROWS[max(0, at - 1) : at + 3]), min([s, *before]), sum(peers) / len(peers),
+            sum(own) + sum(row[0] % 2 == 0 for row in ROWS) if (own := [row[1] for row in ROWS[: at + 1] if row[2] > 0]) else None,
         ))  # fmt: skip
     assert run(text, epoch_rows) == sorted(wanted, key=str)
 

@@ -220,6 +220,16 @@ def test_all_rows_so_far_and_some_that_follow() -> None:
         assert row["e"] == (pytest.approx(sum(v or 0.0 for v in own) / len(own)) if own else None)
 
 
+def test_a_filter_leaves_rows_of_a_frame_out() -> None:
+    text = f"""SELECT n, sum(n) FILTER (WHERE n % 3 = 0) {BY_ROWS}) AS a, count(*) FILTER (WHERE x > 1) {BY_ROWS} ROWS BETWEEN 1 PRECEDING
+        AND 2 FOLLOWING) AS b FROM t"""
+    for at, row in {row["n"]: row for row in run(text, 13)}.items():
+        rows = in_order(at)
+        own = [i for i in rows[: rows.index(at) + 1] if i % 3 == 0]
+        assert row["a"] == (sum(own) if own else None)
+        assert row["b"] == sum((VALUES[i] or 0.0) > 1 for i in around(at, -1, 2))
+
+
 def test_rows_by_their_place_in_time() -> None:
     inner = f"SELECT n, rank() {BY_ROWS}) AS p, k FROM t"
     found = {row["n"]: row["p"] for row in run(f"SELECT n, p FROM ({inner}) WHERE p > 2 AND p % 5 = 0", 13)}

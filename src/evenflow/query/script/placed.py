@@ -6,6 +6,7 @@ Each OVER (...) of a query is a box that adds its columns. It keeps all rows, so
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import pyarrow as pa
 from sqlglot import exp
@@ -20,6 +21,7 @@ from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import ddl_of, has_map, quoted
 
+_WITHOUT_NULLS: Final = ("count", "sum", "avg", "mean", "min", "max")
 Order = Sequence[tuple[exp.Expr, bool]]
 Draw = Callable[[Lower, Relation, Sequence[Item], Sequence[str], Sequence[tuple[str, bool]], Sequence[Place], exp.Expr], Relation]
 
@@ -161,7 +163,7 @@ def _place(
     lower: Lower, relation: Relation, window: exp.Window, name: str, *, ordered: bool, named: Callable[[exp.Expr], str]
 ) -> tuple[Place, exp.Expr | None]:
     """What a function OVER rows asks for, and what it is where there is nothing."""
-    call, script = window.this, lower.script
+    call, script = _unfiltered(window.this), lower.script
     function = call.name.lower() if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
     if function in PLACES:
@@ -196,6 +198,19 @@ def _place(
     column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
     low, high, peers, span = framed_by(lower, relation, window)
     return Place(name, function, column, low, high, peers, span, nth), None
+
+
+def _unfiltered(call: exp.Expr) -> exp.Expr:
+    """An aggregate with FILTER as one of what is null where its condition is not true, if it leaves nulls out."""
+    inner = call.this if isinstance(call, exp.Filter) else None
+    if not isinstance(inner, exp.Anonymous) or inner.name.lower() not in _WITHOUT_NULLS or len(inner.expressions) > 1:
+        return call
+    value = inner.expressions[0] if inner.expressions else exp.Star()
+    if isinstance(value, exp.Distinct):
+        return call
+    value = exp.Literal.number(1) if isinstance(value, exp.Star) or isinstance(value.this, exp.Star) else value.copy()
+    made = exp.Case(ifs=[exp.If(this=call.expression.this.copy(), true=value)])
+    return exp.Anonymous(this=inner.this, expressions=[made])
 
 
 def _count(lower: Lower, window: exp.Window, arguments: Sequence[exp.Expr]) -> int:
