@@ -24,8 +24,8 @@ def stream() -> ef.Stream:
         ),
         ("SELECT src FROM g WHERE count(*) > 1", "an aggregate cannot be in WHERE; write the condition in HAVING"),
         (
-            "SELECT sum(length) OVER (PARTITION BY src ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS s FROM g",
-            "OVER needs a number of rows, such as ROWS BETWEEN 9 PRECEDING",
+            "SELECT sum(length) OVER (PARTITION BY src ORDER BY ts ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS s FROM g",
+            "all rows that follow would be waited for",
         ),
     ],
 )
