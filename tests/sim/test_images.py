@@ -251,7 +251,7 @@ def test_consumers_at_ones_own_site_find_their_frames_in_the_image() -> None:
 
 def test_a_capture_waits_for_consumers_elsewhere() -> None:
     """HW 4.5. Method: a consumer hangs, so it has not received what a producer elsewhere has captured; the producer dies."""
-    stage = Stage("two_stages", rows=1200, sites=5)
+    stage = Stage("two_stages", rows=1200, sites=5, capture_ms=5.0)
     stage.until_protected()
     producers = {arc.producer for arc in stage.planned.arcs}
     site = next(held.site for held in stage.backing.units.values() if held.unit.segment in producers)

@@ -32,12 +32,12 @@ class Kept:
     def __init__(self, state: bytes) -> None:
         self.state = state
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, rest: Callable[[], None]) -> bytes:
         return self.state
 
 
 class Unreadable:
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, rest: Callable[[], None]) -> bytes:
         raise KeyError("a page is missing")
 
 
@@ -164,7 +164,7 @@ import sys, time
 from evenflow.world.spark.net.reactor import Reactor
 from evenflow.world.spark.executor.shipping import Shipper
 class Kept:
-    def to_bytes(self): return bytes(8 << 20)
+    def to_bytes(self, rest): return bytes(8 << 20)
 reactor = Reactor()
 shipper = Shipper(reactor, b"s" * 32, print, 1 << 20)
 shipper.ship(7, 1, Kept(), ("127.0.0.1", int(sys.argv[1])))

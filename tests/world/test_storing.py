@@ -18,7 +18,8 @@ from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import swept
 from evenflow.world.spark.executor import storing
-from evenflow.world.spark.executor.storing import LOOK_S, PARTS, Rests, Storing
+from evenflow.world.spark.executor.resting import Rests
+from evenflow.world.spark.executor.storing import LOOK_S, PARTS, Storing
 from evenflow.world.spark.net.reactor import Reactor
 
 

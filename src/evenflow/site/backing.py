@@ -12,7 +12,7 @@ ask for goes along (`own_frames`), since they are lost with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -46,9 +46,10 @@ class UnitCapture:
     def __init__(self, facts: dict[str, Any], state: StateToStore, frames: Sequence[OwnFrames]) -> None:
         self.facts, self._state, self._frames = facts, state, frames
 
-    def to_bytes(self) -> bytes:
-        """All of it, in any thread, once. Raises DiskError where state is on a disk that cannot be read."""
-        states = [(at, step, made.data) for at, (step, made) in enumerate(self._state.objects(make=to_arrow_file))]
+    def to_bytes(self, rest: Callable[[], None] = lambda: None) -> bytes:
+        """All of it, in any thread, once. rest: is called now and then, to give way: nobody waits for this. Raises DiskError where state is
+        on a disk that cannot be read."""
+        states = [(at, step, made.data) for at, (step, made) in enumerate(self._state.objects(rest, to_arrow_file))]
         said, rows = packed(self._frames)
         self._frames = ()
         return pack({**self.facts, "frames": said}, [*states, *((at, FRAMES, data) for at, data in enumerate(rows))])
@@ -58,7 +59,7 @@ class UnitCapture:
 class Backed:
     """A unit of this site. pasted: as of which epoch its image is; -1: there is none. captured: of the capture that is under way; 0: none
     is. number: of it. since_us: when it was captured. ship: to be done when consumers have it; None when it is. lineages: of what was
-    captured. due: it is to be captured at the end of the epoch that is being processed."""
+    captured. due: it is to be captured at the end of an epoch. held: at the end of its last epoch it could not be."""
 
     unit: Unit
     pasted: int = -1
@@ -68,6 +69,7 @@ class Backed:
     ship: Ship | None = None
     lineages: tuple[Lineages, ...] = ()
     due: bool = True
+    held: bool = False
 
 
 class Backing:
@@ -112,15 +114,11 @@ class Backing:
     def capture(self, cohort: Cohort) -> None:
         """Take what is due of this cohort, which is between two epochs."""
         backed = self.units.get(cohort.segment.id)
-        if backed is None or not backed.due or cohort.number or not cohort.ready or cohort.hosted.done <= max(backed.pasted, 0):
+        if backed is None or not backed.due or cohort.number:
             return
-        rotates = cohort.turns is not None and cohort.turns.rotation is not None
-        if (
-            rotates
-            or set(self._departing.staying(cohort)) != set(backed.unit.partitions)
-            or set(cohort.partitions) != set(backed.unit.partitions)
-        ):
-            return  # They come together at its end; or the coordinator knows better by now, and says so.
+        backed.held = not self._can(cohort, backed)
+        if backed.held or not self._is_next(backed):
+            return
         assert not cohort.hosted.busy, "state is captured between two epochs"
         self._numbers += 1
         backed.due, backed.captured, backed.number, backed.since_us = False, cohort.hosted.done, self._numbers, self._part.now_us
@@ -138,6 +136,23 @@ class Backing:
         number = CopyNumber(-backed.unit.number)
         copy = Copy(number, cohort.segment.id, partitions, self._part.site, backed.unit.backup)
         backed.ship = Ship(copy, capture)
+
+    def _can(self, cohort: Cohort, backed: Backed) -> bool:
+        """What takes turns comes together at a rotation's end; where partitions have changed, the coordinator knows better by now, and
+        says so."""
+        if not cohort.ready or cohort.hosted.done <= max(backed.pasted, 0):
+            return False
+        rotates = cohort.turns is not None and cohort.turns.rotation is not None
+        here = set(backed.unit.partitions)
+        return not rotates and set(self._departing.staying(cohort)) == here and set(cohort.partitions) == here
+
+    def _is_next(self, backed: Backed) -> bool:
+        """One capture at a time, the oldest image first: together they would keep the loops of both sites waiting. One that has been under
+        way for long holds nobody up."""
+        late_us = int(self._part.options.capture_max_ms * 1000)
+        others = [other for other in self.units.values() if other is not backed]
+        under_way = any(other.captured and self._part.now_us - other.since_us < late_us for other in others)
+        return not under_way and not any(other.due and not other.held and other.since_us < backed.since_us for other in others)
 
     def _state(self, cohort: Cohort, backed: Backed) -> tuple[StateToStore, tuple[Lineages, ...]]:
         partitions, epoch = backed.unit.partitions, cohort.hosted.done

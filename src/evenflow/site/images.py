@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evenflow.errors import TransferCorrupt
@@ -61,12 +61,12 @@ class OpenImage:
 ImageOrder = PasteCapture | OpenImage
 
 
-def paste(order: PasteCapture) -> CapturePasted:
-    """Carry it out, in any thread."""
+def paste(order: PasteCapture, rest: Callable[[], None] = lambda: None) -> CapturePasted:
+    """Carry it out, in any thread. rest: is called now and then, to give way."""
     try:
         facts, states = open_capture(order.capture)
         objects = [data for (_, step), data in sorted(states.items()) if step > FRAMES]
-        order.image.paste(facts["epoch"], facts["since"], objects)
+        order.image.paste(facts["epoch"], facts["since"], objects, rest)
     except (TransferCorrupt, KeyError) as error:
         return CapturePasted(order.unit, order.image.epoch, why=str(error))
     frames = tuple((at, bytes(data)) for (at, step), data in sorted(states.items()) if step == FRAMES)

@@ -175,10 +175,10 @@ class Image:
     def image_bytes(self) -> int:
         return sum(part.image_bytes for part in self._parts.values())
 
-    def paste(self, epoch: int, since: int, objects: Sequence[bytes | memoryview]) -> None:
-        """One capture, of the end of `epoch`. since: what it has to be added to; -1: nothing. Raises TransferCorrupt where it does not fit:
-        where it is of another time than it would have to be, the image stays what it is; else that is of no use any more, until a whole
-        capture comes."""
+    def paste(self, epoch: int, since: int, objects: Sequence[bytes | memoryview], rest: Callable[[], None] = lambda: None) -> None:
+        """One capture, of the end of `epoch`. since: what it has to be added to; -1: nothing. rest: is called now and then, to give way.
+        Raises TransferCorrupt where it does not fit: where it is of another time than it would have to be, the image stays what it is;
+        else that is of no use any more, until a whole capture comes."""
         if since >= 0 and since != self.epoch:
             raise TransferCorrupt(f"a capture has changes since epoch {since}, and the image is of epoch {self.epoch}")
         if epoch <= self.epoch:
@@ -190,7 +190,7 @@ class Image:
             for data in objects:
                 with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
                     table = reader.read_all()
-                self._paste(table, json.loads(table.schema.metadata[METADATA]))
+                self._paste(table, json.loads(table.schema.metadata[METADATA]), rest)
         except WRONG as error:
             self.forget()
             raise TransferCorrupt(f"a capture cannot be pasted: {type(error).__name__}: {error}") from error
@@ -205,7 +205,7 @@ class Image:
         found = [(key, part.state()) for key, part in sorted(self._parts.items())]
         return [(partition, step, bytes(state)) for (partition, step), state in found if state is not None]
 
-    def _paste(self, table: pa.Table, said: Mapping[str, Any]) -> None:
+    def _paste(self, table: pa.Table, said: Mapping[str, Any], rest: Callable[[], None]) -> None:
         step, form, at = said["step"], said["form"], 0
         written = touched(said) if form == "delta" else {}
         held = held_in(said) if form in FORMS else {}
@@ -225,6 +225,7 @@ class Image:
                 rows = table.slice(at, count)
                 self._parts[key] = WholeState(whole_state(rows, said) if form == "state" else table_state(rows, said))
             at += count
+            rest()
 
     def _table(self, key: tuple[int, int]) -> TableRows:
         part = self._parts.get(key)

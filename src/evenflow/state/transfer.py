@@ -17,7 +17,7 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from evenflow.errors import TransferCorrupt
@@ -55,10 +55,11 @@ class Capture:
         self._states = list(states)
         self._bytes: bytes | None = None
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, rest: Callable[[], None] = lambda: None) -> bytes:
         """Everything, equal bytes for equal facts and states. May be called from another thread than the state's, by one at a time.
 
-        Snapshots are let go one by one as they are read, so that the operators stop keeping old rows for them.
+        Snapshots are let go one by one as they are read, so that the operators stop keeping old rows for them. rest: is not called:
+        somebody waits for this.
         """
         if self._bytes is None:
             held = self._states

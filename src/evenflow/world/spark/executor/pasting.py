@@ -8,6 +8,7 @@ from typing import assert_never
 from evenflow.site.events import Event, StateArrived, TransferFailed
 from evenflow.site.images import CapturePasted, ImageOrder, OpenImage, PasteCapture, opened, paste
 from evenflow.world.spark.executor.beside import Beside
+from evenflow.world.spark.executor.resting import Rests
 
 log = logging.getLogger("evenflow")
 
@@ -19,7 +20,7 @@ class Pasting(Beside[ImageOrder]):
         try:
             match order:
                 case PasteCapture():
-                    return paste(order)
+                    return paste(order, Rests(self._closed.wait))
                 case OpenImage():
                     return StateArrived(order.copy, opened(order))
                 case _:

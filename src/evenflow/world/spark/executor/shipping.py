@@ -21,6 +21,7 @@ from typing import Final, Protocol
 
 from evenflow.errors import EvenflowError, ProtocolError
 from evenflow.state.transfer import CHUNK_BYTES, Assembly, chunks
+from evenflow.world.spark.executor.resting import Rests
 from evenflow.world.spark.net.channel import Channel
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.framing import CONTROL, ROWS
@@ -46,7 +47,7 @@ log = logging.getLogger("evenflow")
 class Captured(Protocol):
     """What is shipped (`state.transfer.Capture`)."""
 
-    def to_bytes(self) -> bytes: ...
+    def to_bytes(self, rest: Callable[[], None]) -> bytes: ...
 
 
 class Pace:
@@ -161,7 +162,7 @@ class Transfer:
 
     def _send(self) -> None:
         assert self._capture is not None
-        state = self._capture.to_bytes()
+        state = self._capture.to_bytes(Rests(self._abandoned.wait))
         self._capture = None
         if self._abandoned.is_set():
             return

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from typing import Final, assert_never
 
@@ -22,20 +21,13 @@ from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.executor.beside import Beside
+from evenflow.world.spark.executor.resting import REST, REST_SOON, Rests
 from evenflow.world.spark.executor.spill_store import put_aside, spill_directories
 from evenflow.world.spark.net.priority import weighed
 from evenflow.world.spark.net.reactor import Reactor
 
 log = logging.getLogger("evenflow")
 
-REST: Final = 3.0
-"""For each second that a checkpoint is written, so many are left to others before it goes on. Where it has to wait for a core, the
-interpreter or the disk, others do as well, so these seconds count too: the busier the machine, the more it gives way."""
-REST_SOON: Final = 1.0
-"""The same where most of the state is in no checkpoint yet: a loss would have all of these rows made again."""
-REST_AFTER_S: Final = 0.002
-REST_MAX_S: Final = 0.5
-"""At once. A store far away may have kept it for longer, which has cost nobody anything."""
 AFTER_ALL: Final = 5
 """Added to its nice value while it writes a checkpoint. It would weigh what the loop does that has started it: four sites that write at the
 same time would keep each other's loops waiting."""
@@ -47,20 +39,6 @@ PARTS: Final = 2
 """Parts of a state that are read and not yet taken in: one is made while the other is installed."""
 LOOK_S: Final = 0.1
 Order = StoreState | RestoreState | StoreRows | ReadRows
-
-
-class Rests:
-    """Gives way now and then, for `rest` times as long as it has been at work since the last time. wait: for so many seconds, or until
-    nobody wants it any more."""
-
-    def __init__(self, wait: Callable[[float], bool], clock_s: Callable[[], float] = time.monotonic, rest: float = REST) -> None:
-        self._wait, self._clock_s, self._last_s, self._rest = wait, clock_s, clock_s(), rest
-
-    def __call__(self) -> None:
-        now_s = self._clock_s()
-        if now_s - self._last_s >= REST_AFTER_S:
-            self._wait(min(self._rest * (now_s - self._last_s), REST_MAX_S))
-            self._last_s = self._clock_s()
 
 
 class Storing(Beside[Order]):
