@@ -16,6 +16,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.stream.ids import SiteId
 from evenflow.swarm.amnesia_mutations import AMNESIA as PLANTED
 from evenflow.swarm.mutations import Mutation, planted
+from evenflow.world.sim.model import LinkModel
 from evenflow.world.sim.world import SimWorld
 
 ROWS = 4_000
@@ -255,6 +256,21 @@ def test_a_source_is_not_read_again_of_which_only_its_rows_have_come(seed: int, 
     run = how(seed, after_s)
     assert run.error is None and happened(run, "begun_anew")
     assert not rows(run) - whole(each_row, seed)
+
+
+def test_a_source_on_its_way_to_another_site_is_not_read_again() -> None:
+    """Goal: who was to get a source that was read by one site knows how far it was. Method: a site is emptied, and dies when another one
+    follows what it reads, and has not been told yet what came before."""
+    truth = whole(each_row)
+    run = world(each_row, sites=2, link=LinkModel(pack_us=(20_000, 30_000)))
+    run.run_for(0.05)
+    run.driver.coordinate(DrainSite(SiteId(0)))
+    logs = run.sites[1].part.leading.logs
+    run.run_until(lambda: any(not log.known and log.end > log.done for log in logs.values()), 5.0, "site 1 to follow a source of site 0")
+    run.kill(0)
+    run.run_until_quiet()
+    assert run.error is None and happened(run, "begun_anew")
+    assert not rows(run) - truth, "rows came twice"
 
 
 def no_rows(stream: Any) -> Any:

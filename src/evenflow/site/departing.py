@@ -79,6 +79,7 @@ class Departing:
         self._feeding.leave(cohort)
         self._vacate(cohort)
         for log in cohort.logs.values():
+            self._leading.remember(log)
             self._leading.forget(log)
             if self._ingress.resign(log.segment, log.partition):
                 self._acts.act(CloseSource(log.segment, log.partition))

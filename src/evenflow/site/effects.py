@@ -393,7 +393,8 @@ class Effects(Fittings):
         for segment, names in event.plan.newcomers:
             if names != self.view.plan.came(segment):
                 self.act(Meet(segment, names))
-        self.view.adopt(event.plan, self.view.passed(self.finished, self.stable))
+        done = [self.finished, *(cohort.hosted.done for cohort in self.cohorts.values())]  # Sources may be behind what was read as empty.
+        self.view.adopt(event.plan, self.view.passed(min(done), self.stable))
         self.ingress.hold_from = None
         voids = [copy for copy in event.plan.copies if copy.void]
         self.ingress.want(event.plan.effective, insist=bool(voids))

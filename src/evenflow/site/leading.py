@@ -157,13 +157,15 @@ class Leading:
             self._outbox[peer].records += said
 
     def stands(self) -> tuple[Begins, ...]:
-        """Where sources stand that have no followers, those that are read here and those that were heard of, as far as that has not been
-        asked before: whoever gives rows to a sink tells the driver first, since peers may not be reached, or die with it."""
+        """Where sources stand that have no followers but who is being copied to, those that are read here and those that were heard of, as
+        far as that has not been asked before: whoever gives rows to a sink tells the driver first, since peers may not be reached, or die
+        with it."""
         if Mode.AMNESIA not in self._view.plan.modes:
             return ()
         logs = self._alone()
         known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
-        moved = [b for b in (*known, *self._witnessed.values()) if b.taken > self._stands.get((b.segment, b.partition), 0)]
+        followed = [_heard(log) for key, log in self.logs.items() if self._is_followed(key)]
+        moved = [b for b in (*known, *followed, *self._witnessed.values()) if b.taken > self._stands.get((b.segment, b.partition), 0)]
         self._stands |= {(b.segment, b.partition): b.taken for b in moved}
         return tuple(moved)
 
@@ -172,6 +174,9 @@ class Leading:
         if Mode.AMNESIA not in self._view.plan.modes:
             return []
         return [self.logs[key] for key, _ in self.led() if self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA]
+
+    def _is_followed(self, key: Key) -> bool:
+        return self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA and self._roles[key].leader != self._view.site
 
     def witness(self, records: Iterable[Record]) -> None:
         """Records of partitions of which there is no log here."""
@@ -184,7 +189,7 @@ class Leading:
         """A log leaves: what it knows of the source may be all that anybody does if its leader dies before it has told more."""
         key = (log.segment, log.partition)
         if log.end > self._witnessed.get(key, NEVER).epoch:
-            self._witnessed[key] = Begins(*key, log.end, log.taken, log.ended, log.stamp)
+            self._witnessed[key] = _heard(log)
 
     def newest_witnessed(self) -> int:
         """Last epoch of a source that is known here though nobody follows it."""
@@ -323,6 +328,11 @@ class Leading:
         for key, role in self._roles.items():
             if role.leader == peer:
                 self._ask(key)
+
+
+def _heard(log: PartitionLog) -> Begins:
+    """Where its source stands, as far as it is known here."""
+    return Begins(log.segment, log.partition, log.end, log.taken, log.ended, log.stamp)
 
 
 def _witness(log: PartitionLog) -> Record:
