@@ -188,6 +188,8 @@ class Checkers(Observer):
         wrong = [p for p in mine if by[p] >= 0 and known[p] != digest[p]]
         if wrong and self._nobody_asks(segment, epoch):
             return  # It begins again with nothing, and what it puts out first is of what its state had forgotten (B2).
+        if wrong and self._reads_as_empty(site, work):
+            return  # Whoever it was moved from had received what is lost since, and has told others what came of it (B4).
         assert not wrong, f"sites {by[wrong[0]]} and {site.index} differ in what {segment.name} {wrong[0]} puts out in epoch {epoch}"
         known[mine], by[mine] = digest[mine], site.index
 
@@ -200,6 +202,11 @@ class Checkers(Observer):
             return False
         behind = [(stream, site) for stream in segment.outputs for site in view.present(world.layout.arcs[stream].consumer)]
         return all(world.sites[site].part.feeding.received(stream) >= epoch for stream, site in behind if world.sites[site].alive)
+
+    def _reads_as_empty(self, site: SimSite, work: Work) -> bool:
+        cohort = site.part.cohorts.get((work.hosted.segment.id, work.cohort))
+        inboxes = () if cohort is None else cohort.inboxes.values()
+        return any(last >= work.tick.epoch for inbox in inboxes for last in inbox.voids.values())
 
     # ------------------------------------------------------------ sites
 
