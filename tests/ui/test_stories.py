@@ -141,6 +141,15 @@ def test_the_end_of_the_engine_is_said(browser: Browser) -> None:
         expect(watched.page.locator("#state")).to_have_text("engine has ended", timeout=SOON)
 
 
+def test_a_system_without_a_language_has_curves(browser: Browser) -> None:
+    with serving(simulated(sessions())) as page, opened(browser, page, url="about:blank") as watched:
+        watched.page.add_init_script("Object.defineProperty(navigator, 'language', {value: 'en-US@posix', configurable: true})")
+        watched.page.goto(page.url())
+        shows_numbers(watched.page)
+        expect(watched.page.locator(".uplot").first).to_be_visible()
+        watched.asked.clear()
+
+
 def test_it_works_behind_a_prefix_and_in_a_foreign_frame(browser: Browser) -> None:
     with serving(simulated(sessions()), hosts=("spark.example",), ancestors="http://localhost:*") as page, proxied(page.at) as proxy:
         with opened(browser, page, url=f"{proxy}/some/where/#token=act") as watched:

@@ -1,5 +1,6 @@
 // Latency and rates of the last ten minutes, with one cursor; what happened to sites stands in them as lines.
 
+import "./language.js";
 import { uPlot } from "./vendor/plot.js";
 import { colour, h, write } from "./dom.js";
 import { ms, perSecond } from "./format.js";
