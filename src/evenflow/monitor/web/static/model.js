@@ -9,7 +9,7 @@
 /** @typedef {{label?: string, what: string, why: string, tone: "none"|"good"|"warn"|"bad", site: number|null, box: string|null}} Held */
 /** @typedef {{run: string, dataflow: string, version: number|null, active: boolean, seconds: number, replicas: number, redundancy: number, delivered: number|null,
  *   p50: number|null, p99: number|null, rowsIn: number, rowsOut: number, lateRows: number, failedRows: number, rowsInPerS: number|null, rowsOutPerS: number|null,
- *   nowMs: number, lagS: number|null, epoch: number, inFlight: number, held: Held, sites: SiteView[], segments: SegmentView[], boxes: Map<string, BoxView>, boxNames: string[],
+ *   nowMs: number, lagS: number|null, epoch: number, epochsPerS: number|null, inFlight: number, held: Held, sites: SiteView[], segments: SegmentView[], boxes: Map<string, BoxView>, boxNames: string[],
  *   arrows: {rowsPerS: number|null, epochs: number|null, bytes: number|null}[], geometry: any, scene: number, checkpoint: any, journal: any, behind: any[], tables: any[], slow: any[],
  *   movedWhole: any[], failed: {box: string, row: string, error: string}[], logs: {number: number, at_us: number, site: number, level: string, logger: string, text: string}[], logsCount: number}} View */
 
@@ -73,7 +73,7 @@ export class Model {
       run: run.run, dataflow: run.dataflow, version: run.version || null, active: run.active, seconds: now.elapsed_us / 1e6, replicas: run.replicas, redundancy: run.redundancy,
       delivered: now.delivered_ppm === null ? null : now.delivered_ppm / 1e6, p50: quantile(latency, 0.5), p99: quantile(latency, 0.99), rowsIn: now.rows_in, rowsOut: now.rows_out,
       lateRows: now.late_rows, failedRows: now.failed_rows, rowsInPerS: rate((each) => each.rows_in), rowsOutPerS: rate((each) => each.rows_out),
-      nowMs: newest.reading.at_us / 1000, lagS: watermarks.length ? Math.max(0, (newest.reading.at_us - Math.min(...watermarks)) / 1e6) : null, epoch: now.epoch, inFlight: now.epochs_in_flight,
+      nowMs: newest.reading.at_us / 1000, lagS: watermarks.length ? Math.max(0, (newest.reading.at_us - Math.min(...watermarks)) / 1e6) : null, epoch: now.epoch, epochsPerS: rate((each) => each.epoch), inFlight: now.epochs_in_flight,
       held: atRisk(run, sites) ?? held(sites, boxes), sites, segments, boxes, boxNames: run.boxes.map((each) => each.name), arrows: arrowsOf(run, now, boxes), geometry: run.geometry, scene: newest.scene.number,
       checkpoint: now.checkpoint, journal: now.journal, behind: behindOf(run, now), tables: now.tables ?? [], slow: now.slow, movedWhole: [], failed: now.failed ?? [], logs: newest.reading.logs ?? [], logsCount: newest.reading.logs_count ?? 0,
     };

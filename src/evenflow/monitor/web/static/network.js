@@ -15,6 +15,8 @@ const NARROW = 560;
 const TALLEST = 430;
 /** So many epochs behind are as hot as it gets. */
 const BEHIND = 16;
+/** An arrow waits where so many epochs do, and so many seconds of them: of short ones more are under way between sites that keep up. */
+const WAITING = 8, WAITING_S = 0.25;
 const SCALES = { busy: "idle to busy", waiting: `none to ${BEHIND} epochs behind` };
 const { useCallback, useEffect, useMemo, useState } = React;
 
@@ -135,7 +137,7 @@ export class Network {
       css(element, "--w", wide.toFixed(1));
       css(element, "--on", rows > 0 ? 1 : 0);
       css(element, "--t", `${Math.max(0.6, 3 - Math.log10(1 + rows) * 0.45).toFixed(1)}s`);
-      const waits = (arrow.epochs ?? 0) > 8;
+      const waits = (arrow.epochs ?? 0) > Math.max(WAITING, WAITING_S * (view.epochsPerS ?? 0));
       if (waits) css(element, "--wait", "var(--hot)");
       else element.style.removeProperty("--wait");
     }
