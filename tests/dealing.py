@@ -19,8 +19,8 @@ FOLDERS: Final = ("tests/spark", "tests/worlds", "tests/oracle", "tests/ui")
 CLUSTERS_OF_THEIR_OWN: Final = ("tests/spark/test_restart.py", "tests/spark/test_interrupt.py", "tests/spark/test_standby.py")
 """Files there whose tests start what they need in processes that they kill."""
 DEAR: Final = (
-    "tests/spark/test_restart.py", "tests/cli/test_demo.py", "tests/spark/test_interrupt.py", "tests/cli/test_sql.py",
-    "tests/sim/test_swarm.py", "tests/operator/test_laws.py", "tests/world/test_standby.py", "tests/world/test_restart.py",
+    "tests/spark/test_restart.py", "tests/cli/test_demo.py",
+    "tests/sim/test_swarm.py", "tests/operator/test_laws.py", "tests/world/test_standby.py", "tests/world/test_keeping.py",
     "tests/world/test_in_place.py", "tests/world/test_collecting.py", "tests/sim/test_restoring.py", "tests/testing/test_preview.py",
 )  # fmt: skip
 """Files that take long: they are begun early, so that nobody waits for them at the end."""

@@ -89,6 +89,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, capfd: pytest.Ca
     assert "give a text file with SQL statements" in " ".join(capfd.readouterr().err.split())
 
 
+@pytest.mark.conformance
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_script_runs_and_its_last_query_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

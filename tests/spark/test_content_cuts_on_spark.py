@@ -32,6 +32,7 @@ def wanted() -> Counter[int]:
     return found
 
 
+@pytest.mark.conformance
 def test_a_reader_dies_and_nobody_waits_for_it(spark: Any) -> None:
     counts: dict[int, int] = {}
     epochs: list[int] = []

@@ -40,6 +40,7 @@ def deadly(name: str, sink: Any) -> ef.Dataflow:
     return flow
 
 
+@pytest.mark.conformance
 def test_the_second_site_that_dies_of_a_row_ends_the_run_with_box_and_epoch(spark: Any) -> None:
     with ef.Engine(spark, sites=SITES, replicas=2) as engine:
         run = engine.start(deadly("deadly", ef.sinks.memory("deadly-pairs")))

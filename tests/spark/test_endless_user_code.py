@@ -29,6 +29,7 @@ class Endless(ef.Processor):
         return [(state.n,)]
 
 
+@pytest.mark.conformance
 def test_user_code_that_never_returns_is_told_of_and_ends_the_run_at_its_time_limit(spark: Any) -> None:
     with ef.Engine(spark, sites=2, user_timeout_s=8.0) as engine:
         flow = ef.Dataflow("endless")

@@ -324,6 +324,7 @@ def test_a_lost_site_gets_a_successor_without_help(spark: Any, how: str) -> None
             os.kill(victim, signal.SIGCONT)
 
 
+@pytest.mark.conformance
 def test_a_broken_control_connection_loses_and_repeats_nothing(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every epoch reaches this sink over it, and every site dials again at once. On a busy machine it may not be back within the 250 ms
     after which it counts as dead. How long it is waited for is the subject of the detector's tests."""

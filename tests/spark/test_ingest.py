@@ -274,6 +274,7 @@ def test_a_batch_dataframe_goes_through(spark: Any, engine: ef.Engine) -> None:
     assert last_of_each(sink.rows()) == {k: (2000, sum(range(k, 20_000, 10))) for k in range(10)}
 
 
+@pytest.mark.conformance
 @pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_a_retried_task_that_sees_its_rows_in_another_order(spark: Any, engine: ef.Engine) -> None:
@@ -300,6 +301,7 @@ def test_a_retried_task_that_sees_its_rows_in_another_order(spark: Any, engine: 
     assert last_of_each(sink.rows()) == {k: (2000, sum(range(k, 20_000, 10))) for k in range(10)}
 
 
+@pytest.mark.conformance
 @pytest.mark.spark
 @pytest.mark.timeout(180)
 def test_a_job_that_fails_for_good_ends_the_run(spark: Any, engine: ef.Engine) -> None:

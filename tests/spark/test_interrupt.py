@@ -25,12 +25,11 @@ DELAYS_S = (0.0, 0.05, 0.1, 0.15, 0.2, 0.3, 0.6, 1.2)
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@pytest.mark.conformance
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize(
-    ("moment", "number"), [pytest.param("placing", signal.SIGINT, marks=pytest.mark.conformance), ("running", signal.SIGHUP)]
-)
+@pytest.mark.parametrize(("moment", "number"), [("placing", signal.SIGINT), ("running", signal.SIGHUP)])
 def test_nothing_is_left_after_an_interrupt(moment: str, number: signal.Signals, tmp_path: Path) -> None:
     end_at(moment, 0.1 if moment == "placing" else 0.0, number, tmp_path)
 

@@ -21,6 +21,7 @@ Named = Callable[[str], str]
 ROWS = 6_000
 
 
+@pytest.mark.conformance
 def test_the_site_that_asks_is_killed(spark: Any, named: Named, tmp_path: Any) -> None:
     """Goal: each row has one answer of one call, at all replicas and in all that follows. Method: a service that answers with a number
     of its own each time; kill -9 of the site that leads the box, in the middle of rows."""

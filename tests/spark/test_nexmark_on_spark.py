@@ -17,10 +17,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 EVENTS = {"events": 20_000, "event_rate": 200, "disorder": 100, "seed": 4}
 
 
-LONG = [pytest.param(name, marks=pytest.mark.conformance) for name in ("q4", "q7", "q11", "q15", "q19")]
-
-
-@pytest.mark.parametrize("name", ["q5", *LONG])
+@pytest.mark.conformance
+@pytest.mark.parametrize("name", ["q4", "q5", "q7", "q11", "q15", "q19"])
 def test_a_query_on_executors_gives_what_batch_spark_gives(spark: Any, engine: ef.Engine, named: Callable[[str], str], name: str) -> None:
     query = nexmark.query(name)
     flow = ef.Dataflow(named(name))

@@ -140,6 +140,7 @@ def test_who_looks_is_told_what_sites_warn_of_and_which_rows_failed(spark: Any) 
     assert all(waiting is not None for waiting in mine.streams.waiting_bytes)
 
 
+@pytest.mark.conformance
 def test_a_site_is_sampled_while_rows_flow(
     engine: ef.Engine, named: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_a_whole_window_in_a_batch_does_not_stop_the_next(spark: Any, begun: Any
         query.stop()
 
 
+@pytest.mark.conformance
 def test_a_slow_sink_holds_the_source_back(spark: Any, begun: Any, tmp_path: Path) -> None:
     """At most two windows of epochs are ever ahead of what has been written: what a batch has, and what comes meanwhile."""
     run, waiting = begun(), threading.Event()

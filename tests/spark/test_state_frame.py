@@ -60,6 +60,7 @@ def test_state_is_what_spark_computes_of_the_same_rows(spark: Any) -> None:
     assert visits.rdd.getNumPartitions() == 2, "a task for each site that has written some"
 
 
+@pytest.mark.conformance
 def test_kinds_of_state_come_with_their_types(spark: Any, tmp_path: Path) -> None:
     """Goal: structs, maps, lists, and what has identities only. Method: a run without Spark writes it, executors read it."""
     location = stopped_in_the_middle(str(tmp_path / "location"))
@@ -84,6 +85,7 @@ def test_kinds_of_state_come_with_their_types(spark: Any, tmp_path: Path) -> Non
         ef.read_state(spark, location, "totals", keys=keys)
 
 
+@pytest.mark.conformance
 def test_of_a_bucket_the_executors_read_it_too(spark: Any, s3_endpoint: str, s3_bucket: str) -> None:  # noqa: F811
     url, options = f"s3://{s3_bucket}/{uuid.uuid4().hex[:12]}/where", {**ACCESS, "endpoint_url": s3_endpoint}
     here, there = open_store(str(golden())), open_store(url, options)

@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 ROWS = 6_000
 
 
-@pytest.mark.parametrize("then", ["inside", pytest.param("streamed", marks=pytest.mark.conformance)])
+@pytest.mark.conformance
+@pytest.mark.parametrize("then", ["inside", "streamed"])
 def test_a_batch_without_order_and_then_what_comes_after_it(spark: Any, engine: ef.Engine, tmp_path: Path, then: str) -> None:
     """Goal: no row of the batch is late, though it has no order and the rest is an hour later. Method: a source inside the sites behind a
     batch, or a stream of Spark; windows are counted."""

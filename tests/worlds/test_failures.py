@@ -92,6 +92,7 @@ def test_one_dies_where_rows_leave_first_come_first_served(world: World, scenari
     assert world.happened("site_lost") == [victim] == world.happened("take_over")
 
 
+@pytest.mark.conformance
 def test_the_process_of_a_site_dies_and_its_executor_lives(world: World, scenario: Scenario) -> None:
     scenario.start()
     victim = world.cast.leader
@@ -102,6 +103,7 @@ def test_the_process_of_a_site_dies_and_its_executor_lives(world: World, scenari
     assert world.happened("site_lost") == [victim]
 
 
+@pytest.mark.conformance
 def test_the_spare_dies(world: World, scenario: Scenario) -> None:
     """Goal: who does nothing is missed by nobody, and nothing is copied."""
     scenario.start()
@@ -201,6 +203,7 @@ def test_one_hangs_and_comes_back_from_the_dead(world: World, scenario: Scenario
     assert zombie not in world.cast.sites
 
 
+@pytest.mark.conformance
 def test_a_short_stop_kills_nobody(world: World, scenario: Scenario) -> None:
     scenario.start()
     for site in world.cast.ingress():
@@ -210,6 +213,7 @@ def test_a_short_stop_kills_nobody(world: World, scenario: Scenario) -> None:
     assert not world.happened("site_lost"), world.told("site_lost")
 
 
+@pytest.mark.conformance
 def test_one_link_breaks_again_and_again(world: World, scenario: Scenario) -> None:
     """Goal: a broken link is not a dead site (V4)."""
     scenario.start()
@@ -228,6 +232,7 @@ def test_a_broken_control_connection_kills_nobody(world: World, scenario: Scenar
     assert not world.happened("site_lost"), world.told("site_lost")
 
 
+@pytest.mark.conformance
 def test_a_slow_box_kills_nobody(world: World, gate: Path, named: Named) -> None:
     """Goal: busy is not silent. Method: a user's function that takes longer than the silence after which a site counts as dead."""
     sink = ef.sinks.memory(named("slow"))
