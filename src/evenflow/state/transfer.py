@@ -39,8 +39,8 @@ States = dict[tuple[int, int], memoryview]
 class Shipped(Protocol):
     """What travels from one site to another beside their loops: see `Capture`, and `site.backing.UnitCapture`."""
 
-    def to_bytes(self) -> bytes:
-        """All of it, in any thread."""
+    def to_bytes(self, rest: Callable[[], None] = lambda: None) -> bytes:
+        """All of it, in any thread. rest: is called now and then, to give way, where nobody waits for it."""
 
 
 class Capture:

@@ -23,7 +23,8 @@ from evenflow.exchange.section import ROWS
 from evenflow.statistics.progress import JournalProgress
 from evenflow.store.journal import collect, is_near, read_entry
 from evenflow.store.objects import Store
-from evenflow.world.spark.executor.storing import AFTER_ALL, Rests
+from evenflow.world.spark.executor.resting import Rests
+from evenflow.world.spark.executor.storing import AFTER_ALL
 from evenflow.world.spark.net.priority import weighed
 
 log = logging.getLogger("evenflow")
