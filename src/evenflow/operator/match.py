@@ -300,11 +300,11 @@ class Match(Expiring, Shown):
         waits = undecided < line.starts[1:]
         since[waits] = line.times[undecided[waits]]
         stays = waits | (since + self._within >= tick.watermark) if self._before else waits
-        timeless = keys.new | keys.due
+        undated = keys.new | keys.due
         if self._numbered:  # Who is kept for its number alone has no deadline.
-            timeless |= self._table.words[keys.slots, self._rests] != 0
-            self._table.words[keys.slots, self._rests] = timeless & ~stays
-        again = stays & timeless
+            undated |= self._table.words[keys.slots, self._rests] != 0
+            self._table.words[keys.slots, self._rests] = undated & ~stays
+        again = stays & undated
         self._deadlines.set(keys.slots[again], since[again] + (self._within + 1))
         if not stays.all() and not self._numbered:
             self._table.remove(keys.slots[~stays], epoch=tick.epoch)

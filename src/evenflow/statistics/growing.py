@@ -14,7 +14,7 @@ import numpy as np
 
 from evenflow.statistics.standing import Standing, Stands, Waited
 from evenflow.statistics.window import SiteWindow
-from evenflow.statistics.wire import COLUMNS, FlatWindow, Ints, Names, Structure, Structures, flat_of
+from evenflow.statistics.wire import COLUMNS, HEADER, FlatWindow, Ints, Names, Structure, Structures, flat_of
 
 
 @dataclass(slots=True)
@@ -152,25 +152,27 @@ class Growing:
     def take(self, flat: FlatWindow) -> None:
         """The same, as sites report it. Raises StatisticsError if it is of another layout, and adds nothing."""
         structure = self.structures.of(flat)
-        number, begin_us, end_us, busy_us = flat.words[:4].tolist()
-        site = self.sites.setdefault(number, SiteSums())
+        number, begin_us, end_us, busy_us, _, _, spilled_bytes, *_, waited, _, _ = flat.words[:HEADER].tolist()
+        values = structure.values(flat)
+        site = self.sites.get(number)
+        if site is None:
+            site = self.sites[number] = SiteSums()
         site.busy_us += busy_us
         site.measured_us += end_us - begin_us
-        site.spilled_bytes = flat.spilled_bytes
+        site.spilled_bytes = spilled_bytes
         pending = self._pending.get(number)
         if pending is None or pending.placed.structure is not structure:
             if pending is not None:
                 self.settle()
-            values = np.zeros_like(structure.values(flat))
             before = None if pending is None else pending.placed
-            pending = self._pending[number] = Pending(self._place(number, structure, before), values, flat)
+            pending = self._pending[number] = Pending(self._place(number, structure, before), np.zeros_like(values), flat)
             self._together = None
-        pending.values += structure.values(flat)
+        pending.values += values
         pending.newest = flat
         self._reports += 1
         if structure.segments:
             self._standing.heard(number)
-        if flat.words[14]:
+        if waited:
             self.waited(structure.waited(flat))
 
     def settle(self) -> None:
