@@ -133,15 +133,20 @@ def around(at: int, low: int, high: int) -> list[int]:
 BY_ROWS = "OVER (PARTITION BY k ORDER BY ts, n"
 
 
+def each_once(text: str, epoch_rows: int) -> dict[int, dict[str, Any]]:
+    """What comes out of each row, by its number."""
+    out = run(text, epoch_rows)
+    found = {row["n"]: row for row in out}
+    assert len(out) == len(found) == COUNT
+    return found
+
+
 @pytest.mark.parametrize("epoch_rows", [7, 1000])
 def test_rows_that_follow_by_number_are_waited_for(epoch_rows: int) -> None:
     text = f"""SELECT n, ts, lead(n) {BY_ROWS}) AS a, lead(w, 3, concat('none ', n)) {BY_ROWS}) AS b, lag(x, 2) {BY_ROWS}) AS c,
         sum(d) {BY_ROWS} ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING) AS d, max(x) {BY_ROWS} ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS e,
         count(*) {BY_ROWS} ROWS BETWEEN 4 PRECEDING AND 2 PRECEDING) AS f, avg(n) {BY_ROWS} ROWS 1 PRECEDING) AS g FROM t"""
-    out = run(text, epoch_rows)
-    found = {row["n"]: row for row in out}
-    assert len(out) == len(found) == COUNT
-    for at, row in found.items():
+    for at, row in each_once(text, epoch_rows).items():
         rows = in_order(at)
         place = rows.index(at)
         ahead = rows[place + 3 :]
@@ -187,10 +192,7 @@ def test_all_rows_so_far(epoch_rows: int) -> None:
         last_value(x) {so_far} AS i,
         count(x) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL '3' SECONDS PRECEDING) AS j,
         min(ts) {so_far} AS l, sum(n) {BY_ROWS} ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) AS m FROM t"""
-    out = run(text, epoch_rows)
-    found = {row["n"]: row for row in out}
-    assert len(out) == len(found) == COUNT
-    for at, row in found.items():
+    for at, row in each_once(text, epoch_rows).items():
         rows = in_order(at)
         place = rows.index(at)
         upto, tied = rows[: place + 1], [i for i in rows if SECONDS[i] <= SECONDS[at]]

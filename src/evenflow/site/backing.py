@@ -78,7 +78,7 @@ class Backing:
     def __init__(self, part: Ground, layout: Layout, housing: Housing, departing: Departing, releasing: Releasing) -> None:
         self._part, self._layout, self._housing, self._departing, self._releasing = part, layout, housing, departing, releasing
         self.units: dict[int, Backed] = {}
-        self._numbers = 0
+        self._numbers, self._late_us = 0, int(part.options.capture_max_ms * 1000)
 
     # ------------------------------------------------------------ orders
 
@@ -92,12 +92,11 @@ class Backing:
 
     def look(self) -> None:
         """The timer has fired: what has not been captured for long enough is due."""
-        late_us = int(self._part.options.capture_max_ms * 1000)
         for backed in self.units.values():
             waited_us = self._part.now_us - backed.since_us
-            if backed.captured and backed.ship is None and waited_us > PATIENCE * late_us:
+            if backed.captured and backed.ship is None and waited_us > PATIENCE * self._late_us:
                 self._again(backed)
-            backed.due = backed.due or (not backed.captured and waited_us >= late_us)
+            backed.due = backed.due or (not backed.captured and waited_us >= self._late_us)
         if self.units:
             self._tick()
 
@@ -149,9 +148,8 @@ class Backing:
     def _is_next(self, backed: Backed) -> bool:
         """One capture at a time, the oldest image first: together they would keep the loops of both sites waiting. One that has been under
         way for long holds nobody up."""
-        late_us = int(self._part.options.capture_max_ms * 1000)
         others = [other for other in self.units.values() if other is not backed]
-        under_way = any(other.captured and self._part.now_us - other.since_us < late_us for other in others)
+        under_way = any(other.captured and self._part.now_us - other.since_us < self._late_us for other in others)
         return not under_way and not any(other.due and not other.held and other.since_us < backed.since_us for other in others)
 
     def _state(self, cohort: Cohort, backed: Backed) -> tuple[StateToStore, tuple[Lineages, ...]]:

@@ -164,7 +164,7 @@ class Leading:
             return ()
         logs = self._alone()
         known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
-        followed = [_heard(log) for key, log in self.logs.items() if self._is_followed(key)]
+        followed = [_heard(log) for key, log in self.logs.items() if self._is_forgotten(key) and self._roles[key].leader != self._view.site]
         moved = [b for b in (*known, *followed, *self._witnessed.values()) if b.taken > self._stands.get((b.segment, b.partition), 0)]
         self._stands |= {(b.segment, b.partition): b.taken for b in moved}
         return tuple(moved)
@@ -173,10 +173,11 @@ class Leading:
         """Of ingress partitions that are led here, and of which nobody else writes down anything."""
         if Mode.AMNESIA not in self._view.plan.modes:
             return []
-        return [self.logs[key] for key, _ in self.led() if self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA]
+        return [self.logs[key] for key, _ in self.led() if self._is_forgotten(key)]
 
-    def _is_followed(self, key: Key) -> bool:
-        return self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA and self._roles[key].leader != self._view.site
+    def _is_forgotten(self, key: Key) -> bool:
+        """With its leader, if nobody is told."""
+        return self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA
 
     def witness(self, records: Iterable[Record]) -> None:
         """Records of partitions of which there is no log here."""

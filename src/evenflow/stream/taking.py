@@ -7,7 +7,7 @@ it. A column of fixed width without nulls needs none of that: NumPy picks its va
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -37,13 +37,19 @@ def taken(array: pa.Array, places: Int64s) -> pa.Array:
     return array.take(pa.array(places)) if found is None else found
 
 
-def _picked(array: pa.Array, places: Int64s) -> pa.Array | None:
-    """`taken` by NumPy, or None if that is for Arrow."""
+def lying(array: pa.Array) -> npt.NDArray[Any] | None:
+    """(n,), what lies in memory of the values: whole bytes of any meaning. None if they do not lie side by side, or there are nulls or no
+    values."""
     width, size = _WIDTHS.get(array.type.id), len(array)
     if width is None or not size or array.null_count:
         return None
-    values = np.frombuffer(array.buffers()[1], width, array.offset + size)[array.offset :].take(places)
-    return arrow_of(values, array.type)
+    return np.frombuffer(array.buffers()[1], width, array.offset + size)[array.offset :]
+
+
+def _picked(array: pa.Array, places: Int64s) -> pa.Array | None:
+    """`taken` by NumPy, or None if that is for Arrow."""
+    values = lying(array)
+    return None if values is None else arrow_of(values.take(places), array.type)
 
 
 def columns_taken(columns: Sequence[pa.Array], places: Int64s) -> list[pa.Array]:

@@ -38,7 +38,7 @@ from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import BOOL, INT, NULL, STRING, common, integral, name_of, stringy
 from evenflow.stream.arrays import Int64s, arrow_of
 from evenflow.stream.schema import VARIANT, map_of, struct_of
-from evenflow.stream.taking import is_of_eight_bytes, taken
+from evenflow.stream.taking import lying, taken
 
 # Structures
 
@@ -167,9 +167,9 @@ def _nth(values: pa.Array, offsets: npt.NDArray[np.int32], place: int) -> pa.Arr
     lengths = np.diff(offsets)
     if (lengths <= place).any():
         return None
-    if is_of_eight_bytes(values.type) and not values.null_count and (lengths == lengths[0]).all():
-        words = np.frombuffer(values.buffers()[1], np.int64, values.offset + len(values))[values.offset :]
-        return arrow_of(words[offsets[0] + place : offsets[-1] : lengths[0]].copy(), values.type)
+    found = lying(values)
+    if found is not None and (lengths == lengths[0]).all():
+        return arrow_of(found[offsets[0] + place : offsets[-1] : lengths[0]].copy(), values.type)
     return taken(values, offsets[:-1].astype(np.int64) + place)
 
 

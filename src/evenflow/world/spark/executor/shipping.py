@@ -17,10 +17,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from evenflow.errors import EvenflowError, ProtocolError
-from evenflow.state.transfer import CHUNK_BYTES, Assembly, chunks
+from evenflow.state.transfer import CHUNK_BYTES, Assembly, Shipped, chunks
 from evenflow.world.spark.executor.resting import Rests
 from evenflow.world.spark.net.channel import Channel
 from evenflow.world.spark.net.connection import Connection
@@ -42,12 +42,6 @@ Arrived = Callable[[int, int, bytes], None]
 """arrived(run, copy, state), on the event loop."""
 
 log = logging.getLogger("evenflow")
-
-
-class Captured(Protocol):
-    """What is shipped (`state.transfer.Capture`)."""
-
-    def to_bytes(self, rest: Callable[[], None]) -> bytes: ...
 
 
 class Pace:
@@ -75,7 +69,7 @@ class Shipper:
         self._pace = Pace(rate_bytes_per_s)
         self._under_way: dict[tuple[int, int], Transfer] = {}
 
-    def ship(self, run: int, copy: int, capture: Captured, address: tuple[str, int]) -> None:
+    def ship(self, run: int, copy: int, capture: Shipped, address: tuple[str, int]) -> None:
         """Bring a capture to the site that listens at `address`, as the state of this copy. Returns at once."""
         if sys.getswitchinterval() > SWITCH_INTERVAL_S:
             sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -117,7 +111,7 @@ class Transfer:
         self,
         run: int,
         copy: int,
-        capture: Captured,
+        capture: Shipped,
         address: tuple[str, int],
         secret: Trusted,
         pace: Pace,
@@ -125,7 +119,7 @@ class Transfer:
         reactor: Reactor,
     ) -> None:
         self.run, self.copy = run, copy
-        self._capture: Captured | None = capture
+        self._capture: Shipped | None = capture
         self._address, self._secret, self._pace = address, secret, pace
         self._over, self._reactor = over, reactor
         self._abandoned = threading.Event()
