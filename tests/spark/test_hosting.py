@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evenflow.site.tally import NowNs
-from evenflow.world.spark.executor.user_thread import UserThread
+from evenflow.world.spark.executor.user_thread import Ending, UserThread
 from evenflow.world.spark.net.reactor import Reactor
 
 
@@ -83,3 +83,22 @@ def test_user_code_beside_the_loop_is_work_of_the_site(reactor: Reactor) -> None
     assert worked_us > 0.9 * waited_us
     thread.stop()
     assert thread.over(20)
+
+
+def test_a_part_has_ended_when_what_its_code_was_doing_is_done(reactor: Reactor) -> None:
+    """A commit of a table that is under way when a run is stopped: nobody is told that the run has ended before it is there."""
+    ending, ended = Ending(reactor), list[str]()
+    ending.add(None, lambda: ended.append("a part without user code"))
+    assert ended == ["a part without user code"]
+    thread, work = UserThread("user", reactor, lambda outcome: None), Held()
+    thread.submit(work)  # type: ignore[arg-type]
+    assert work.begun.wait(20)
+    thread.stop()
+    ending.add(thread, lambda: ended.append("committed"))
+    reactor.poll(0.05)
+    assert ended == ["a part without user code"] and ending.stuck(0.0)
+    work.may_end.set()
+    assert thread.over(20)
+    while "committed" not in ended:
+        reactor.poll(1.0)
+    assert not ending.stuck(0.0)

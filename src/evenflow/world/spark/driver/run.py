@@ -123,7 +123,7 @@ class Run(RunDisplay, AskedFor, ChosenModes):
         """End the run and wait until it has ended. Does nothing if it has.
 
         drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
-        an epoch.
+        an epoch. What a site is committing at that moment is waited for, a second at most.
         """
         self._stop(drain, timeout_s, willed=True)
 

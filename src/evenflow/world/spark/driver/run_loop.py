@@ -82,7 +82,7 @@ from evenflow.world.spark.regions.beginning import silenced
 from evenflow.world.spark.regions.silent import Silent
 
 LAST_WORDS_S: Final = 1.0
-"""How long a run that has ended waits for the last numbers of its sites."""
+"""How long a run that has ended waits for its sites: for their last numbers, and what they are committing."""
 WARM_S: Final = 1.0
 """Rounds begin so long after the first rows. Until then sites do everything for the first time, and the one with most of that would look
 overloaded: it gave all that it had away, which took ten seconds to mend."""

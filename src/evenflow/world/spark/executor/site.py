@@ -46,7 +46,7 @@ from evenflow.world.spark.executor.part_runner import PartRunner, arrived
 from evenflow.world.spark.executor.quiet import Quiet
 from evenflow.world.spark.executor.sampled import Sampled
 from evenflow.world.spark.executor.shipping import Shipper
-from evenflow.world.spark.executor.user_thread import UserThread
+from evenflow.world.spark.executor.user_thread import Ending
 from evenflow.world.spark.executor.warned import Warnings
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
@@ -107,7 +107,7 @@ class Site:
         self._schemas: dict[int, RunSchemas] = {}
         self._opened_sinks: set[tuple[int, int, bool]] = set()
         self._leaving: str | None = None
-        self._user_threads: list[UserThread] = []
+        self._ending = Ending(self.reactor)
         self._heard_driver_s = time.monotonic()
         self._reports = self._collections = 0
         self._pss_bytes = 0
@@ -200,7 +200,7 @@ class Site:
     def close(self) -> None:
         self.sampled.close()
         for part in self.parts.values():
-            self._close_part(part)
+            self._ending.add(part.close(), lambda: None)
         self.parts.clear()
         self.links.close()
         self.shipper.close()
@@ -215,17 +215,10 @@ class Site:
         self.driver.close()
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _close_part(self, part: PartRunner) -> None:
-        self._user_threads = [thread for thread in self._user_threads if not thread.over(0.0)]
-        user = part.close()
-        if user is not None:
-            self._user_threads.append(user)
-
     @property
     def stuck(self) -> bool:
         """User code is still running and cannot be stopped, so only the end of the process ends it. May take a second to find out."""
-        deadline_s = time.monotonic() + STUCK_S
-        return not all(thread.over(max(0.0, deadline_s - time.monotonic())) for thread in self._user_threads)
+        return self._ending.stuck(STUCK_S)
 
     # ------------------------------------------------------------ peers
 
@@ -420,15 +413,16 @@ class Site:
         self._send(control.PartReady(message.run))
 
     def _end_part(self, run: int) -> None:
-        part = self.parts.pop(run, None)
+        """It has ended when nothing of it is written any more."""
+        part, user = self.parts.pop(run, None), None
         self._schemas.pop(run, None)
         if part is not None:
             self._send(self._measure({run: part}))
-            self._close_part(part)
+            user = part.close()
             self.guests.run_ended(run)
             self.shipper.run_ended(run)
             self._opened_sinks = {key for key in self._opened_sinks if key[0] != run}
-        self._send(control.PartEnded(run))
+        self._ending.add(user, lambda: self._send(control.PartEnded(run)))
 
     def _send(self, message: control.FromSite) -> None:
         self.driver.send(CONTROL, control.encode(message))

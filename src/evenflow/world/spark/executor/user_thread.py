@@ -19,6 +19,7 @@ from evenflow.site.overdue import Running
 from evenflow.world.spark.net.reactor import Reactor
 
 PACKAGE: Final = str(Path(evenflow.__file__).parent) + os.sep
+LOOK_S: Final = 0.01
 
 
 class UserThread:
@@ -69,3 +70,31 @@ class UserThread:
             self._running = None
             del work
             self._reactor.call_soon(lambda outcome=outcome: self._done(outcome))  # type: ignore[misc]
+
+
+class Ending:
+    """Threads of parts that are over. What one of them is doing, a commit of a table perhaps, is done to its end."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._threads: list[UserThread] = []
+
+    def add(self, thread: UserThread | None, ended: Callable[[], None]) -> None:
+        """ended: is called on the loop, when the thread has ended: at once if there is none."""
+        if thread is None or thread.over(0.0):
+            ended()
+            return
+        self._threads.append(thread)
+        self._look(thread, ended)
+
+    def _look(self, thread: UserThread, ended: Callable[[], None]) -> None:
+        if thread.over(0.0):
+            self._threads.remove(thread)
+            ended()
+        else:
+            self._reactor.call_later(LOOK_S, lambda: self._look(thread, ended))
+
+    def stuck(self, patience_s: float) -> bool:
+        """Whether one has not ended after so long: it cannot be stopped, only the end of the process ends it."""
+        deadline_s = time.monotonic() + patience_s
+        return not all(thread.over(max(0.0, deadline_s - time.monotonic())) for thread in self._threads)
