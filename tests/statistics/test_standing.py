@@ -7,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from evenflow.statistics.growing import Growing
 from evenflow.statistics.standing import Standing
@@ -38,25 +39,25 @@ def test_all_at_once_is_as_one_by_one(seed: int) -> None:
         for number in range(draw.randint(1, 40)):
             hosted = draw.sample(range(len(PRODUCERS)), draw.randint(1, len(PRODUCERS)))
             stands[number] = {each: draw.randint(0, 9) for each in hosted}
-            standing.heard(number)
+            standing.heard(standing.row(number))
             row = np.full(len(hosted), standing.row(number))
             standing.note(row, np.array(hosted), np.array(list(stands[number].values())), np.zeros(len(hosted), np.int64))
     waits = [tuple((number, draw.randint(1, 99)) for number in draw.sample(range(45), draw.randint(1, 6))) for _ in range(8)]
-    assert standing.held(waits) == one_by_one(stands, waits)
+    assert standing.held([np.array(wait) for wait in waits]) == one_by_one(stands, waits)
 
 
 def test_who_says_nothing_any_more_holds_nobody_back() -> None:
-    standing, one = Standing(2, ((), (0,))), np.ones(1, np.int64)
+    standing, one, both = Standing(2, ((), (0,))), np.ones(1, np.int64), [np.array(((1, 10), (2, 10)))]
     for number, done in enumerate((1, 8, 9)):
-        standing.heard(number)
+        standing.heard(standing.row(number))
         standing.note(np.full(2, standing.row(number)), np.arange(2), np.array([done, done - number]), np.zeros(2, np.int64))
-    assert standing.held([((1, 10), (2, 10))]) == {1: 10, 2: 10}, "site 0 has done epoch 1 only, so nobody is behind"
+    assert standing.held(both) == {1: 10, 2: 10}, "site 0 has done epoch 1 only, so nobody is behind"
     for _ in range(20):
-        standing.heard(1)
-        standing.heard(2)
-    assert standing.held([((1, 10), (2, 10))]) == {1: 10, 2: 10}, "one epoch and one"
+        standing.heard(standing.row(1))
+        standing.heard(standing.row(2))
+    assert standing.held(both) == {1: 10, 2: 10}, "one epoch and one"
     standing.note(np.full(1, standing.row(2)), one, np.array([2]), np.zeros(1, np.int64))
-    assert standing.held([((1, 10), (2, 10))]) == {2: 10}
+    assert standing.held(both) == {2: 10}
 
 
 def test_it_is_looked_at_once_in_a_round_of_reports(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +66,7 @@ def test_it_is_looked_at_once_in_a_round_of_reports(monkeypatch: pytest.MonkeyPa
     growing, looks = Growing(names, ((), (0,))), list[int]()
     held = Standing.held
 
-    def counted(standing: Standing, waits: list[tuple[tuple[int, int], ...]]) -> dict[int, int]:
+    def counted(standing: Standing, waits: list[NDArray[np.int64]]) -> dict[int, int]:
         looks.append(len(waits))
         return held(standing, waits)
 

@@ -19,9 +19,31 @@ NOWHERE: Final = {"width": 0.0, "height": 0.0, "boxes": [], "arrows": [], "group
 
 
 @dataclass(frozen=True, slots=True)
+class Steps:
+    """Some steps of each of so many boxes. at: int64, the steps' numbers; box: whose each is."""
+
+    boxes: int
+    at: NDArray[np.int64]
+    box: NDArray[np.int64]
+
+    @staticmethod
+    def of(steps: Sequence[Sequence[int]]) -> Steps:
+        numbers = [number for mine in steps for number in mine]
+        owners = [box for box, mine in enumerate(steps) for _ in mine]
+        return Steps(len(steps), np.array(numbers, np.int64), np.array(owners, np.int64))
+
+    def sums(self, values: NDArray[np.int64]) -> list[int]:
+        """By box. values: of all steps."""
+        found = np.zeros(self.boxes, np.int64)
+        np.add.at(found, self.box, values[self.at])
+        sums: list[int] = found.tolist()
+        return sums
+
+
+@dataclass(frozen=True, slots=True)
 class Drawn:
     """The parts of `SceneRun` that a dataflow determines, and for each box where its counts come from: heads are its steps that take rows
-    from other boxes, tails those that give rows to others, all its steps."""
+    from other boxes, tails those that give rows to others."""
 
     boxes: tuple[SceneBox, ...]
     arrows: tuple[SceneArrow, ...]
@@ -29,18 +51,15 @@ class Drawn:
     streams: tuple[SceneStream, ...]
     steps: tuple[SceneStep, ...]
     geometry: Any
-    heads: tuple[tuple[int, ...], ...]
-    tails: tuple[tuple[int, ...], ...]
+    heads: Steps
+    tails: Steps
+    every: Steps
 
     def box_counts(self, counts: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
         """(rows in, rows out, rows failed, busy us), each by box. counts: see `Growing.boxes`."""
-        rows_in, rows_out, busy_us, failed = counts.T.tolist() if len(counts) else ([], [], [], [])
-        return (
-            tuple([sum([rows_in[step] for step in steps]) for steps in self.heads]),
-            tuple([sum([rows_out[step] for step in steps]) for steps in self.tails]),
-            tuple([sum([failed[step] for step in box.steps]) for box in self.boxes]),
-            tuple([sum([busy_us[step] for step in box.steps]) for box in self.boxes]),
-        )
+        rows_in, rows_out, busy_us, failed = counts.T
+        places = (self.heads, rows_in), (self.tails, rows_out), (self.every, failed), (self.every, busy_us)
+        return tuple([tuple(steps.sums(values)) for steps, values in places])
 
 
 def drawn(planned: Layout, network: Network | None) -> Drawn:
@@ -75,8 +94,9 @@ def drawn(planned: Layout, network: Network | None) -> Drawn:
         ),
         steps=tuple(steps),
         geometry=NOWHERE if geometry is None else geometry.to_json(),
-        heads=tuple(tuple(step for step in box.steps if step not in fed) for box in boxes),
-        tails=tuple(tuple(step for step in box.steps if step not in feeding) for box in boxes),
+        heads=Steps.of([[step for step in box.steps if step not in fed] for box in boxes]),
+        tails=Steps.of([[step for step in box.steps if step not in feeding] for box in boxes]),
+        every=Steps.of([box.steps for box in boxes]),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -314,7 +315,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
             tuple([run.behind.get(segment.source or "") for segment in sources]),
         ),
         streams=RunStreams(_waiting(stands, scene), _waiting_bytes(said, scene)),
-        replicas=RunReplicas(tuple(_at(growing.rows, known.slots)), tuple(_at(growing.state_bytes, known.slots))),
+        replicas=RunReplicas(*[tuple(_at(values, known.slots).tolist()) for values in (growing.rows, growing.state_bytes)]),
         moves=RunMoves(past.kinds["move_begun"], past.kinds["move_done"], past.kinds["move_dropped"], past.stalled_us),
         slow=run.slow,
         journal=run.journal,
@@ -375,31 +376,30 @@ def _failed(parts: Sequence[PartCounts]) -> tuple[FailedRow, ...]:
 
 def _taken_in(parts: Sequence[PartCounts], ingress: Sequence[int]) -> tuple[int, ...]:
     """Rows of each source."""
-    taken: Counter[int] = Counter()
+    taken: dict[int, int] = {}
     for part in parts:
-        taken.update(dict(part.taken))
-    return tuple([taken[segment] for segment in ingress])
+        for segment, rows in part.taken:
+            taken[segment] = taken.get(segment, 0) + rows
+    return tuple([taken.get(segment, 0) for segment in ingress])
 
 
-def _at(values: Ints, slots: Ints) -> list[int]:
+def _at(values: Ints, slots: Ints) -> Ints:
     """The values at these places; 0 where a replica is newer than the copy that was made of them."""
     if slots.size and int(slots.max()) >= values.size:
         values = np.concatenate((values, np.zeros(int(slots.max()) + 1 - values.size, np.int64)))
-    found: list[int] = values[slots].tolist()
-    return found
+    return values[slots]
 
 
 def _skew(known: _Known, grown: NDArray[np.int64]) -> tuple[int | None, ...]:
     """By segment. grown: rows by slot. A partition has had as many rows as the replica with most of them."""
     counts = [segment.partitions for segment in known.scene.segments]
+    if not counts:
+        return ()
     rows = np.zeros(sum(counts), np.int64)
-    np.maximum.at(rows, known.places, np.array(_at(grown, known.slots), np.int64))
-    found, first = list[int | None](), 0
-    for count in counts:
-        mine = rows[first : first + count]
-        found.append(int(mine.max()) * count * 1_000_000 // whole if (whole := int(mine.sum())) else None)
-        first += count
-    return tuple(found)
+    np.maximum.at(rows, known.places, _at(grown, known.slots))
+    firsts = [0, *accumulate(counts[:-1])]
+    most, whole = np.maximum.reduceat(rows, firsts).tolist(), np.add.reduceat(rows, firsts).tolist()
+    return tuple([top * count * 1_000_000 // rows_in if rows_in else None for top, rows_in, count in zip(most, whole, counts)])
 
 
 def _event(number: int, told: Mapping[str, Any]) -> Event:

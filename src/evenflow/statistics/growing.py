@@ -1,20 +1,20 @@
 """What a run's sites have done since it began, as sums that only grow, and what they hold now: by site, step, segment and replica.
 
-A window is added to its site's others when it comes, by one array operation; where its numbers belong is looked up when somebody looks, for
-all sites at once, however many windows there have been. The sums of the last seconds are in `totals`.
+A window is added to its site's others when it comes, by two array operations; where its numbers belong is looked up when somebody looks,
+for all sites at once, however many windows there have been. The sums of the last seconds are in `totals`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 
 from evenflow.statistics.standing import Standing, Stands, Waited
 from evenflow.statistics.window import SiteWindow
-from evenflow.statistics.wire import COLUMNS, HEADER, FlatWindow, Ints, Names, Structure, Structures, flat_of
+from evenflow.statistics.wire import COLUMNS, FlatWindow, Ints, Names, Structure, Structures, flat_of
 
 
 @dataclass(slots=True)
@@ -47,23 +47,15 @@ class Grown:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where the values of a site's windows belong, as long as their structure is this. row: see `Standing`."""
+    """Where the values of a site's windows belong, as long as their structure is this. row: see `Standing`; at: where they are among those
+    that are pending."""
 
     row: int
     structure: Structure
     slots: Ints
     steps: Ints
     segments: Ints
-
-
-@dataclass(slots=True)
-class Pending:
-    """What a site has said since somebody looked. placed: of all of it. values: its windows' values, summed up, those that are no counts as
-    well, 0 if there were none; newest: the last window of all."""
-
-    placed: Placed
-    values: Ints
-    newest: FlatWindow
+    at: slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +80,7 @@ class Summed:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """Where the values of several sites belong that are put one behind the other. rows_at, state_at: where rows and state of the slots
+    """Where the values of all sites belong, which are one behind the other. rows_at, state_at: where rows and state of the slots
     are; done_at, watermarks_at: where it is said how far the sites of `rows` are in the segments of `stood`."""
 
     slots: Ints
@@ -116,12 +108,17 @@ class Growing:
         self.segment_rows: Ints = np.zeros(len(counts), np.int64)
         self.segment_busy_us: Ints = np.zeros(len(counts), np.int64)
         self.sites: dict[int, SiteSums] = {}
-        self._standing, self._waits = Standing(len(counts), producers), list[Waited]()
-        self._reports, self._apart = 0, False
+        self._standing, self._waits = Standing(len(counts), producers), list[Ints]()
+        self._reports = self._round = 0
+        self._apart = False
         self.rows: Ints = np.zeros(64, np.int64)
         self.state_bytes: Ints = np.zeros(64, np.int64)
         self._slots: dict[tuple[int, int, int], int] = {}
-        self._pending: dict[int, Pending] = {}
+        self._placed: dict[int, Placed] = {}
+        self._pending: Ints = np.zeros(0, np.int64)
+        """What sites have said since somebody looked: their windows' values, summed up, those that are no counts as well."""
+        self._newest: Ints = np.zeros(0, np.int64)
+        """The values of each site's last window, in the same places."""
         self._together: Together | None = None
 
     def slots(self, replicas: Iterable[tuple[int, int, int]]) -> Ints:
@@ -152,49 +149,51 @@ class Growing:
     def take(self, flat: FlatWindow) -> None:
         """The same, as sites report it. Raises StatisticsError if it is of another layout, and adds nothing."""
         structure = self.structures.of(flat)
-        number, begin_us, end_us, busy_us, _, _, spilled_bytes, *_, waited, _, _ = flat.words[:HEADER].tolist()
-        values = structure.values(flat)
+        number, begin_us, end_us, busy_us, _, _, spilled_bytes = flat.words[:7].tolist()
         site = self.sites.get(number)
         if site is None:
             site = self.sites[number] = SiteSums()
         site.busy_us += busy_us
         site.measured_us += end_us - begin_us
         site.spilled_bytes = spilled_bytes
-        pending = self._pending.get(number)
-        if pending is None or pending.placed.structure is not structure:
-            if pending is not None:
-                self.settle()
-            before = None if pending is None else pending.placed
-            pending = self._pending[number] = Pending(self._place(number, structure, before), np.zeros_like(values), flat)
-            self._together = None
-        pending.values += values
-        pending.newest = flat
+        placed = self._placed.get(number)
+        if placed is None or placed.structure is not structure:
+            placed = self._place(number, structure)
+        values = structure.values(flat)
+        pending = self._pending[placed.at]
+        pending += values
+        self._newest[placed.at] = values
         self._reports += 1
+        self._round += 1
         if structure.segments:
-            self._standing.heard(number)
-        if waited:
-            self.waited(structure.waited(flat))
+            self._standing.heard(placed.row)
+        if flat.words[14]:
+            self._wait(structure.waited(flat))
 
     def settle(self) -> None:
         """Bring what is pending to where it belongs."""
-        pending = self._pending.values()
         if self._reports:
-            known = self._together = self._together or _together([each.placed for each in pending])
-            values = np.concatenate([each.values for each in pending])
+            known, values = self._known(), self._pending
             self.rows[known.slots] += values[known.rows_at]
             known.steps.into(self.boxes, values)
             known.segments.into(self.segment_busy_us, values)
             known.of_slots.into(self.segment_rows, values)
-            newest = np.concatenate([each.placed.structure.values(each.newest) for each in pending])
-            self.state_bytes[known.slots] = newest[known.state_at]
-            if not self._apart:
-                self._standing.note(known.rows, known.stood, newest[known.done_at], newest[known.watermarks_at])
-            for each in pending:
-                each.values[:] = 0
+            self.state_bytes[known.slots] = self._newest[known.state_at]
+            values[:] = 0
             self._reports = 0
         self._settle_waits()
 
+    def _known(self) -> Together:
+        if self._together is None:
+            self._together = _together(list(self._placed.values()))
+        return self._together
+
     def _settle_waits(self) -> None:
+        """All have said how far they are: who holds ingresses back?"""
+        self._round = 0
+        if self._placed and not self._apart:
+            known, newest = self._known(), self._newest
+            self._standing.note(known.rows, known.stood, newest[known.done_at], newest[known.watermarks_at])
         if self._waits:
             for site, us in self._standing.held(self._waits).items():
                 self.sites.setdefault(site, SiteSums()).waited_us += us
@@ -204,41 +203,62 @@ class Growing:
         """For so long an ingress had rows, and waited because these sites had no room. Who of them holds it back is looked at when all
         have said how far they are."""
         if waited:
-            self._waits.append(waited)
-            if self._reports >= len(self.sites):
-                self.settle()
+            self._wait(np.array(waited, np.int64))
+
+    def _wait(self, waited: Ints) -> None:
+        self._waits.append(waited)
+        if self._round >= len(self.sites):
+            self._settle_waits()
 
     def stand(self, site: int, stands: Mapping[int, tuple[int, int]]) -> None:
         """How far a site is, by segment, where its windows do not say so."""
         self._apart = True
         self.sites.setdefault(site, SiteSums())
         columns = np.array([(number, *stood) for number, stood in stands.items()], np.int64).reshape(-1, 3)
-        self._standing.heard(site)
-        self._standing.note(np.full(len(columns), self._standing.row(site)), *columns.T)
+        row = self._standing.row(site)
+        self._standing.heard(row)
+        self._standing.note(np.full(len(columns), row), *columns.T)
 
-    def _place(self, site: int, structure: Structure, before: Placed | None) -> Placed:
+    def _place(self, site: int, structure: Structure) -> Placed:
+        """A place for what a site says from now on: behind all others."""
+        before = self._placed.get(site)
         if before is not None:
-            self.state_bytes[before.slots] = 0
+            self.settle()
+            self._give_up(site, before)
         segments = np.array(structure.segments, np.int64)
         of = np.repeat(segments, np.array(structure.counts, np.int64)).tolist()
         slots = self.slots(zip(of, structure.partitions, [site] * len(of)))
         steps = [step for number, boxes in structure.shape for step in range(self._first[number], self._first[number] + boxes)]
-        return Placed(self._standing.row(site), structure, slots, np.array(steps, np.int64), segments)
+        room = np.zeros(structure.size, np.int64)
+        at = slice(self._newest.size, self._newest.size + room.size)
+        self._pending, self._newest = np.concatenate((self._pending, room)), np.concatenate((self._newest, room))
+        self._together = None
+        placed = self._placed[site] = Placed(self._standing.row(site), structure, slots, np.array(steps, np.int64), segments, at)
+        return placed
+
+    def _give_up(self, site: int, place: Placed) -> None:
+        """It says something else from now on. Those behind it move up."""
+        self.state_bytes[place.slots] = 0
+        del self._placed[site]
+        self._pending, self._newest = (np.delete(values, place.at) for values in (self._pending, self._newest))
+        size = place.structure.size
+        for number, each in self._placed.items():
+            if each.at.start > place.at.start:
+                self._placed[number] = replace(each, at=slice(each.at.start - size, each.at.stop - size))
 
 
 def _together(places: Sequence[Placed]) -> Together:
-    begins, parts = 0, list[tuple[Ints, ...]]()
+    parts = list[tuple[Ints, ...]]()
     for placed in places:
         structure = placed.structure
         segments, partitions, boxes = len(placed.segments), len(placed.slots), len(placed.steps)
         counts = [segments, segments, segments, partitions, partitions, COLUMNS * boxes]
-        firsts = list(accumulate(counts, initial=begins))
+        firsts = list(accumulate(counts, initial=placed.at.start))
         busy, done, marks, rows, state, box = (np.arange(first, first + count) for first, count in zip(firsts, counts))
         of_slots = np.repeat(placed.segments, np.array(structure.counts, np.int64))
         parts.append(
             (placed.slots, rows, state, placed.steps, box, placed.segments, busy, of_slots, np.full(segments, placed.row), done, marks)
         )
-        begins = firsts[-1]
     columns = [np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts)]
     slots, rows, state, steps, box, numbers, busy, of_slots, stand_rows, done, marks = columns
     boxes_at = Summed.of(steps, box.reshape(-1, COLUMNS))

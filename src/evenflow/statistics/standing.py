@@ -5,8 +5,9 @@ One matrix of all sites: what is asked of it is asked of all of them at once, a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -57,9 +58,8 @@ class Standing:
         count = len(self._rows)
         return Stands(dict(self._rows), self._done[:count].copy(), self._watermarks[:count].copy())
 
-    def heard(self, site: int) -> None:
-        """It has said something."""
-        row = self.row(site)  # It may make room first.
+    def heard(self, row: int) -> None:
+        """The site of this row has said something."""
         self._looks += 1
         self._seen[row] = self._looks
 
@@ -69,29 +69,29 @@ class Standing:
         self._done[rows, segments] = done
         self._watermarks[rows, segments] = watermarks
 
-    def held(self, waits: Iterable[Waited]) -> dict[int, int]:
-        """For how long ingresses waited for each site, of what they say. Of those that one waited for at the same time only those count
-        that are behind, in some segment, what all its producers have done, and about as far as the one that is most: a site that waits for
-        another one's rows has no room either. If nobody is behind all count."""
-        behind, found = self._behind(), dict[int, int]()
-        for wait in waits:
-            epochs = [behind.get(site, 0) for site, _ in wait]
-            most = max(epochs)
-            for (site, us), own in zip(wait, epochs):
-                if 2 * own >= most:
-                    found[site] = found.get(site, 0) + us
-        return found
+    def held(self, waits: Sequence[Ints]) -> dict[int, int]:
+        """For how long ingresses waited for each site, of what they say: int64 (sites, 2) of each, as `Waited`, one row at least. Of those
+        that one waited for at the same time only those count that are behind, in some segment, what all its producers have done, and about
+        as far as the one that is most: a site that waits for another one's rows has no room either. If nobody is behind all count."""
+        counts = [len(wait) for wait in waits]
+        sites, us = np.concatenate(waits).T
+        own = self._behind()[[self._rows.get(site, -1) for site in sites.tolist()]]
+        most = np.maximum.reduceat(own, [0, *accumulate(counts[:-1])])
+        behind = 2 * own >= np.repeat(most, counts)
+        found, at = np.unique(sites[behind], return_inverse=True)
+        sums = np.zeros(found.size, np.int64)
+        np.add.at(sums, at, us[behind])
+        return dict(zip(found.tolist(), sums.tolist()))
 
-    def _behind(self) -> dict[int, int]:
-        """Epochs, by site."""
+    def _behind(self) -> Ints:
+        """Epochs, by row; behind them 0, for who has said nothing yet."""
         count = len(self._rows)
         done = self._done[:count]
         fresh = done[self._seen[:count] + ROUNDS * count >= self._looks]
         least = np.where(fresh == ABSENT, NOBODY, fresh).min(axis=0, initial=NOBODY)
         floor = np.array([least[each].min(initial=NOBODY) for each in self._producers], np.int64)
         own = done[:, : floor.size]
-        epochs = np.where((own == ABSENT) | (floor == NOBODY), 0, floor - own).max(axis=1, initial=0)
-        return dict(zip(self._rows, epochs.tolist()))
+        return np.append(np.where((own == ABSENT) | (floor == NOBODY), 0, floor - own).max(axis=1, initial=0), 0)
 
     def row(self, site: int) -> int:
         """Of a site in the matrix, for ever."""

@@ -122,8 +122,8 @@ class FlatWindow:
 
 @dataclass(frozen=True, slots=True)
 class Structure:
-    """What a window's values are of. shape: (segment, how many boxes) of each. Which partitions are on disk is not in it: that may be
-    another set in each window."""
+    """What a window's values are of. shape: (segment, how many boxes) of each. first: where values begin if nothing is on disk; size: how
+    many there are, without those of the end. Which partitions are on disk is not in it: that may be another set in each window."""
 
     key: bytes
     segments: tuple[int, ...]
@@ -131,10 +131,19 @@ class Structure:
     shape: tuple[tuple[int, int], ...]
     partitions: tuple[int, ...]
     boxes_count: int
+    first: int
+    size: int
+
+    @staticmethod
+    def of(key: bytes, numbers: tuple[int, ...], counts: tuple[int, ...], boxes: tuple[int, ...], partitions: tuple[int, ...]) -> Structure:
+        """numbers, counts, boxes: of each segment its number, and how many partitions and boxes it has."""
+        first = HEADER + 4 * len(numbers) + len(partitions)
+        size = 3 * len(numbers) + 2 * len(partitions) + COLUMNS * sum(boxes)
+        return Structure(key, numbers, counts, tuple(zip(numbers, boxes)), partitions, sum(boxes), first, size)
 
     def at(self, flat: FlatWindow) -> int:
         """Where the values begin."""
-        return HEADER + 4 * len(self.segments) + len(self.partitions) + int(flat.words[12])
+        return self.first + int(flat.words[12])
 
     def on_disk(self, flat: FlatWindow) -> tuple[list[int], list[int]]:
         """How many partitions of each segment are on disk, and which."""
@@ -159,7 +168,7 @@ class Structure:
     def values(self, flat: FlatWindow) -> Ints:
         """All of them but the last ones, which say for whom the ingress waited."""
         first = self.at(flat)
-        return flat.words[first : first + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count]
+        return flat.words[first : first + self.size]
 
     def split(self, values: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         """Of such values: busy microseconds by segment, rows and state bytes by partition, and (boxes, COLUMNS)."""
@@ -167,22 +176,19 @@ class Structure:
         middle, behind = first + len(self.partitions), first + 2 * len(self.partitions)
         return values[: len(self.segments)], values[first:middle], values[middle:behind], values[behind:].reshape(-1, COLUMNS)
 
-    def waited(self, flat: FlatWindow) -> Waited:
-        first = self._behind_boxes(flat)
-        words = flat.words[first : first + 2 * int(flat.words[14])].tolist()
-        return tuple(zip(words[::2], words[1::2]))
+    def waited(self, flat: FlatWindow) -> Ints:
+        """int64 (sites, 2): as `Waited`."""
+        first = self.at(flat) + self.size
+        return flat.words[first : first + 2 * int(flat.words[14])].reshape(-1, 2)
 
     def arcs(self, flat: FlatWindow) -> Ints:
         """int64 (arcs, ARC_WORDS): segment, arc, rows put on it."""
-        first = self._behind_boxes(flat) + 2 * int(flat.words[14])
+        first = self.at(flat) + self.size + 2 * int(flat.words[14])
         return flat.words[first : first + ARC_WORDS * int(flat.words[15])].reshape(-1, ARC_WORDS)
 
     def sources(self, flat: FlatWindow) -> Ints:
         """int64 (partitions of sources, SOURCE_WORDS)."""
         return flat.words[flat.words.size - SOURCE_WORDS * int(flat.words[16]) :].reshape(-1, SOURCE_WORDS)
-
-    def _behind_boxes(self, flat: FlatWindow) -> int:
-        return self.at(flat) + 3 * len(self.segments) + 2 * len(self.partitions) + COLUMNS * self.boxes_count
 
 
 class Structures:
@@ -233,7 +239,7 @@ class Structures:
         sums = [sum(counts), sum(boxes)]
         if list(boxes) != own or sums != flat.words[[11, 13]].tolist() or min(counts, default=1) < 1:
             raise StatisticsError(f"site {flat.site} reports segments {numbers} with {boxes} boxes, which is another layout")
-        return Structure(key, numbers, counts, tuple(zip(numbers, boxes)), tuple(said[4 * segments :]), sums[1])
+        return Structure.of(key, numbers, counts, boxes, tuple(said[4 * segments :]))
 
     def window_of(self, flat: FlatWindow) -> SiteWindow:
         """The window as an object."""
