@@ -273,6 +273,25 @@ def test_a_source_on_its_way_to_another_site_is_not_read_again() -> None:
     assert not rows(run) - truth, "rows came twice"
 
 
+def test_who_knows_nothing_of_a_source_says_nothing_of_it() -> None:
+    """Goal: where a source stands is what somebody has heard. Method: a site is emptied, and dies when another one has made room for the
+    source that it reads, beyond what has come of it, and has heard nothing of it yet; a third one has its rows."""
+    truth = whole(each_row)
+    run = world(each_row, sites=3, link=LinkModel(pack_us=(20_000, 30_000)))
+    run.run_for(0.05)
+    run.driver.coordinate(DrainSite(SiteId(0)))
+
+    def made_room() -> bool:
+        logs = [log for site in run.sites[1:] for log in site.part.leading.logs.values()]
+        return any(not log.known and log.end == log.done for log in logs)
+
+    run.run_until(made_room, 5.0, "a site to make room for a source of site 0")
+    run.kill(0)
+    run.run_until_quiet()
+    assert run.error is None and happened(run, "begun_anew")
+    assert not rows(run) - truth, "rows came twice"
+
+
 def no_rows(stream: Any) -> Any:
     return each_row(stream).filter("value < -1e18")
 

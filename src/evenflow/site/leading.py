@@ -164,7 +164,8 @@ class Leading:
             return ()
         logs = self._alone()
         known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
-        followed = [_heard(log) for key, log in self.logs.items() if self._is_forgotten(key) and self._roles[key].leader != self._view.site]
+        others = [log for key, log in self.logs.items() if self._is_forgotten(key) and self._roles[key].leader != self._view.site]
+        followed = [_heard(log) for log in others if log.stands]
         moved = [b for b in (*known, *followed, *self._witnessed.values()) if b.taken > self._stands.get((b.segment, b.partition), 0)]
         self._stands |= {(b.segment, b.partition): b.taken for b in moved}
         return tuple(moved)
@@ -189,7 +190,7 @@ class Leading:
     def remember(self, log: PartitionLog) -> None:
         """A log leaves: what it knows of the source may be all that anybody does if its leader dies before it has told more."""
         key = (log.segment, log.partition)
-        if log.end > self._witnessed.get(key, NEVER).epoch:
+        if log.stands and log.end > self._witnessed.get(key, NEVER).epoch:
             self._witnessed[key] = _heard(log)
 
     def newest_witnessed(self) -> int:

@@ -77,6 +77,11 @@ class PartitionLog:
         return [self.taken_done, self.ended_done, self.entered_done.to_facts(), self.stamp_done, cuts]
 
     @property
+    def stands(self) -> bool:
+        """It is known where the source is at the end of what is here: each record says so, or the state that has come."""
+        return self.known or self.end > self.done
+
+    @property
     def taken_settled(self) -> int:
         """Rows of the source in the epochs up to `settled`: nothing but the loss of all replicas can lose them."""
         record = self._records.get(self.settled)  # If it is gone, it has been emitted, and nothing after it could be.
