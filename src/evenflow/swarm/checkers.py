@@ -90,7 +90,9 @@ class Checkers(Observer):
             out = max([epoch for site, epoch in self._newest.items() if self._counts(site)], default=0)
             assert plan.effective > out, f"plan {plan.number} acts from {plan.effective}; {out} is out"
             if plan.modes != before.modes:  # Replicas that are not needed go, and may be copied back.
-                self._left.update(_hosting(before) - _hosting(plan))
+                gone = _hosting(before) - _hosting(plan)
+                self._left.update(gone)
+                self._former.update((site, segment) for site, segment, _ in gone)
         for row in plan.placement:
             for sites in row:
                 real = [site for site in sites if site >= 0]
