@@ -30,14 +30,16 @@ def write(path: Path, table: pa.Table, **more: Any) -> None:
     deltalake.write_deltalake(str(path), table, mode="append", **{"partition_by": ["day", "text", "at"], **more})
 
 
-def read(source: Any, *, skip: int = 0, partition: int = 0, of: int = 1, most: int = 100) -> list[dict[str, Any]]:
-    """What is there now."""
-    reader = source.open(partition, of)
+def read(
+    source: Any, *, skip: int = 0, partition: int = 0, of: int = 1, most: int = 100, only: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """What is there now. only: of these columns, or of all."""
+    reader = source.open_for(partition, of, only) if only else source.open(partition, of)
     if skip:
         reader.skip(skip)
     found = list[dict[str, Any]]()
     while (batch := reader.read(0, most)) is not None:
-        assert batch.schema.equals(source.schema)
+        assert batch.schema.equals(source.schema) or only
         found += batch.to_pylist()
     return found
 
@@ -57,6 +59,10 @@ def test_a_table_and_what_is_added_from_any_place(tmp_path: Path) -> None:
     assert places == sorted(set(places))
     for at in (0, 7, 24, 30, 60):
         assert [row["id"] for row in read(source, skip=places[at] + 1, most=3)] == [row["id"] for row in whole[at + 1 :]]
+    for only in (("id",), ("text", "table_position"), ("day",), ("table_position",)):
+        found = read(source, skip=places[7] + 1, only=only)
+        wanted = [{**row, "table_position": place} for row, place in zip(whole[8:], places[8:])]
+        assert [{name: row[name] for name in only} for row in found] == [{name: row[name] for name in only} for row in wanted]
     dealt = [row["id"] for part in range(3) for row in read(source, partition=part, of=3)]
     assert sorted(dealt) == list(range(61))
 

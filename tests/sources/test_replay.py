@@ -249,3 +249,31 @@ def test_the_shared_traces_are_read_whole() -> None:
     requests = read_all(sources.replay(str(DATA / "http_requests.tsv"), "time", None), max_rows=65536)
     assert requests.num_rows == 30_969
     assert pc.max(requests["time"]).as_py() - pc.min(requests["time"]).as_py() == 46_321
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "arrow"])
+def test_columns_that_nobody_wants_are_not_given(tmp_path: Path, ending: str) -> None:
+    source = sources.replay(str(write(tmp_path / f"rows.{ending}", TABLE)), speed=None)
+    reader = source.open_for(0, 1, ["a"])
+    reader.skip(3)
+    batches = list(iter(lambda: reader.read(0, 2), None))
+    assert pa.Table.from_batches(batches).equals(TABLE.select(["a"]).slice(3))
+
+
+def test_a_pace_needs_the_time_that_nobody_wants(tmp_path: Path) -> None:
+    paced = sources.replay(str(write(tmp_path / "rows.parquet", TABLE)), "ts", 1.0)
+    assert arrivals(paced.open_for(0, 1, ["text"])) == arrivals(paced.open(0, 1))
+
+
+def test_columns_are_left_out_of_a_file_with_the_declared_ones_only(tmp_path: Path) -> None:
+    source = sources.replay(str(write(tmp_path / "rows.parquet", TABLE)), speed=None)
+    write(tmp_path / "rows.parquet", TABLE.append_column("more", TABLE["a"]))
+    with pytest.raises(SchemaChanged, match="'more' is new"):
+        source.open_for(0, 1, ["a"]).read(0, 10)
+
+
+def test_a_column_with_a_dot_is_no_field(tmp_path: Path) -> None:
+    dotted = pa.table({"s": [{"a": 1, "b": 2}], "s.a": [3], "c": [4]})
+    source = sources.replay(str(write(tmp_path / "rows.parquet", dotted)), speed=None)
+    batch = source.open_for(0, 1, ["s.a", "c"]).read(0, 10)
+    assert batch is not None and batch.to_pylist() == [{"s.a": 3, "c": 4}]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -212,12 +212,16 @@ def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(source)
 
 
-def parquet_batches(file: str, groups: Callable[[int], bool], skip: Skip) -> Iterator[pa.RecordBatch]:
-    """Those row groups of a Parquet file whose number `groups` accepts.
+def parquet_batches(
+    file: str, schema: pa.Schema | None, groups: Callable[[int], bool], skip: Skip, only: Collection[str] | None
+) -> Iterator[pa.RecordBatch]:
+    """Those row groups of a Parquet file whose number `groups` accepts, and of them the columns that are wanted.
 
     Row groups that are left out whole are not read, except the one with the last row left out: its time tells where a pace goes on.
     """
     with pq.ParquetFile(opened(file)) as source:
+        if schema is not None:
+            check_schema(file, source.schema_arrow, schema)
         chosen = [g for g in range(source.num_row_groups) if groups(g)]
         while chosen and (rows := source.metadata.row_group(chosen[0]).num_rows) < skip.left:
             skip.left -= rows
@@ -226,15 +230,23 @@ def parquet_batches(file: str, groups: Callable[[int], bool], skip: Skip) -> Ite
             yield pa.RecordBatch.from_pylist([], schema=source.schema_arrow)
             return
         # A site has one core: to deal columns out to threads costs more than they gain.
-        yield from source.iter_batches(BATCH_ROWS, row_groups=chosen, use_threads=False)
+        yield from source.iter_batches(BATCH_ROWS, row_groups=chosen, columns=wanted_of(source, only), use_threads=False)
+
+
+def wanted_of(source: pq.ParquetFile, only: Collection[str] | None) -> list[str] | None:
+    """The columns of a file that are to be read, those of these names; None: all. A name with a dot would be taken for a field's."""
+    names: list[str] = source.schema_arrow.names
+    if only is None or any("." in name for name in names):
+        return None
+    return [name for name in names if name in only]
 
 
 def raw_batches(
-    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool], skip: Skip
+    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool], skip: Skip, only: Collection[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one file as they are, without some that `skip` leaves out."""
+    """Batches of one file as they are, without some that `skip` leaves out, and perhaps without columns that are not wanted."""
     if format_ == "parquet":
-        return parquet_batches(file, groups, skip)
+        return parquet_batches(file, schema, groups, skip, only)
     if format_ in ("csv", "tsv"):
         return iter(delimited(file, format_, schema))
     if format_ == "json":
@@ -251,21 +263,23 @@ def every_group(group: int) -> bool:
 
 
 def file_batches(
-    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool] = every_group, skip: Skip | None = None
-) -> Iterator[pa.RecordBatch]:
+    file: str, format_: Format, schema: pa.Schema | None, groups: Callable[[int], bool] = every_group, skip: Skip | None = None,
+    only: Collection[str] | None = None,
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
     """The batches of one file in the declared schema, or in its own brought to Evenflow's types.
 
-    groups: which row groups of a Parquet file. skip: rows to leave out, counted down. Raises SourceError naming the file and how far
-    it could be read, SchemaChanged.
+    groups: which row groups of a Parquet file. skip: rows to leave out, counted down. only: of the declared columns those that are wanted.
+    Raises SourceError naming the file and how far it could be read, SchemaChanged.
     """
     skip = skip if skip is not None else Skip()
     rows, left = 0, skip.left
+    wanted = schema if schema is None or only is None else pa.schema([field for field in schema if field.name in only])
     try:
-        for batch in raw_batches(file, format_, schema, groups, skip):
-            if schema is not None:
+        for batch in raw_batches(file, format_, schema, groups, skip, only):
+            if schema is not None and format_ != "parquet":
                 check_schema(file, batch.schema, schema)
             try:
-                whole = conform(batch, schema if schema is not None else plain_schema(batch.schema))
+                whole = conform(batch, wanted if wanted is not None else plain_schema(batch.schema))
             except SourceError as error:
                 raise SourceError(f"{shown(file)}, behind row {left - skip.left + rows}: {error}") from None
             given = skip.cut(whole)

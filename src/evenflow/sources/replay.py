@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -44,10 +44,11 @@ def times_us(batch: pa.RecordBatch, column: str, unit: str) -> npt.NDArray[np.in
 class ReplayReader(Reader):
     """One partition: files one after the other; a row is due when its time, and that of every row before it, has come."""
 
-    def __init__(self, source: ReplaySource, partition: int, of: int) -> None:
+    def __init__(self, source: ReplaySource, partition: int, of: int, only: Collection[str] | None = None) -> None:
+        """only: columns that are wanted; without them all."""
         self._source = source
         self._skip = Skip()
-        self._batches = source.batches(partition, of, self._skip)
+        self._batches = source.batches(partition, of, self._skip, only)
         self._origin_us: int | None = None
         self._start_us: int | None = None
         self._latest_us = -(2**62)
@@ -191,13 +192,18 @@ class ReplaySource(Declared, Source):
     def open(self, partition: int, of: int) -> Reader:
         return ReplayReader(self, partition, of)
 
-    def batches(self, partition: int, of: int, skip: Skip) -> Iterator[pa.RecordBatch]:
-        """The batches of one partition: files dealt round-robin, or the row groups of a single Parquet file. skip: rows to leave out."""
+    def open_for(self, partition: int, of: int, columns: Sequence[str]) -> Reader:
+        paced = set() if self.speed is None else {self.time_column}
+        return ReplayReader(self, partition, of, paced.union(columns))
+
+    def batches(self, partition: int, of: int, skip: Skip, only: Collection[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """The batches of one partition: files dealt round-robin, or the row groups of a single Parquet file. skip: rows to leave out. only:
+        columns that are wanted; without them all."""
         if len(self.files) == 1 and self.format == "parquet" and self.speed is None:
-            yield from file_batches(self.files[0], self.format, self.columns, lambda group: group % of == partition, skip)
+            yield from file_batches(self.files[0], self.format, self.columns, lambda group: group % of == partition, skip, only)
             return
         for file in self.files[partition::of]:
-            yield from file_batches(file, self.format, self.columns, skip=skip)
+            yield from file_batches(file, self.format, self.columns, skip=skip, only=only)
 
     def origin_us(self) -> int:
         """Time of the first row of the first file: all partitions count from it, so they stay in step."""

@@ -227,6 +227,10 @@ class Source(ABC):
     def open(self, partition: int, of: int) -> Reader:
         """Start reading partition `partition` of `of`. Raises SourceError if it cannot be read at all."""
 
+    def open_for(self, partition: int, of: int, columns: Sequence[str]) -> Reader:
+        """As `open`, for somebody who wants these columns, in the order of the schema. Batches may have others as well."""
+        return self.open(partition, of)
+
     def to_json(self) -> dict[str, Any]:
         """`kind` and the fields, for `evenflow.sources.from_json`."""
         return description_to_json(self.kind, self)

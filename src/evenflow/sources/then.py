@@ -296,6 +296,9 @@ class AfterSource(Declared, Source):
     def open(self, partition: int, of: int) -> Reader:
         return self.source.open(partition, of)
 
+    def open_for(self, partition: int, of: int, columns: Sequence[str]) -> Reader:
+        return self.source.open_for(partition, of, columns)
+
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "source": self.source.to_json(), "after": self.after}
 

@@ -7,7 +7,7 @@ version, files in the order of their names. Both are in the log of the table, so
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenflow.errors import EvenflowError, QueryError, SourceError
-from evenflow.sources.files import BATCH_ROWS, check_schema, conform, plain_type
+from evenflow.sources.files import BATCH_ROWS, check_schema, conform, plain_type, wanted_of
 from evenflow.sources.settings import Settings, check_no_secrets
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared
@@ -48,13 +48,18 @@ class Log(Protocol):
 class VersionsReader(Reader):
     """One partition: every so many files of each version are its own."""
 
-    def __init__(self, log: Log, columns: pa.Schema, partition: int, of: int, follow: bool, poll_ms: int) -> None:
+    def __init__(
+        self, log: Log, columns: pa.Schema, partition: int, of: int, follow: bool, poll_ms: int, only: Collection[str] | None = None
+    ) -> None:
+        """columns: of the table. only: those of them that are wanted; without them all."""
         self._log, self._columns, self._partition, self._of = log, columns, partition, of
+        wanted = [column for column in columns if only is None or column.name in only] or [columns.field(0)]
+        self._wanted = pa.schema(wanted)
         self._follow, self._poll_us = follow, poll_ms * 1000
         self._version, self._row = 0, 0
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._left: pa.RecordBatch | None = None
-        self._schema = with_position(columns)
+        self._schema = with_position(self._wanted)
 
     def skip(self, rows: int) -> None:
         """rows: the position behind the last row."""
@@ -112,12 +117,15 @@ class VersionsReader(Reader):
                     skip -= rows
                     continue
                 check_schema(file.path, with_values(source.schema_arrow.empty_table(), file.values, self._columns).schema, self._columns)
-                for raw in source.iter_batches(BATCH_ROWS):
+                inside = wanted_of(source, self._wanted.names)
+                if inside == []:  # Rows have to be counted by something.
+                    inside = source.schema_arrow.names[:1]
+                for raw in source.iter_batches(BATCH_ROWS, columns=inside):
                     cut = raw.slice(min(skip, raw.num_rows))
                     skip -= raw.num_rows - cut.num_rows
-                    whole = with_values(pa.Table.from_batches([cut]), file.values, self._columns)
+                    whole = with_values(pa.Table.from_batches([cut]), file.values, self._wanted)
                     for batch in whole.combine_chunks().to_batches():
-                        yield conform(batch, self._columns)
+                        yield conform(batch, self._wanted)
 
 
 class VersionsSource(Declared, Source):
@@ -164,6 +172,9 @@ class VersionsSource(Declared, Source):
 
     def open(self, partition: int, of: int) -> VersionsReader:
         return VersionsReader(self.log(), self.columns, partition, of, self.follow, self.poll_ms)
+
+    def open_for(self, partition: int, of: int, columns: Sequence[str]) -> VersionsReader:
+        return VersionsReader(self.log(), self.columns, partition, of, self.follow, self.poll_ms, columns)
 
     def to_json(self) -> dict[str, Any]:
         check_no_secrets(self.options, f"{self.option_owner} {self.named}")

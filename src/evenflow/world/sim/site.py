@@ -258,7 +258,7 @@ class SimSite:
         if source.pushed:
             self.pushed.open(action, name, source.schema)
             return
-        reader = place(source.open(action.partition, segment.partitions), action.rows, action.through)
+        reader = place(source.open_for(action.partition, segment.partitions, segment.schema.names), action.rows, action.through)
         reader.reach(world.way)
         if came := self.part.view.plan.came(action.segment):
             reader.meet(came)

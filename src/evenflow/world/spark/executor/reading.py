@@ -48,7 +48,7 @@ class Reading:
         if source.pushed:
             self._open_pushed(opening, described.source or "", source.schema)
             return
-        reader = place(source.open(partition, described.partitions), opening.rows, opening.through)
+        reader = place(source.open_for(partition, described.partitions, described.schema.names), opening.rows, opening.through)
         reader.reach(by_subscription)
         if came := self._part.view.plan.came(segment):
             reader.meet(came)
