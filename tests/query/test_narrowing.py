@@ -28,6 +28,26 @@ def test_what_is_read_is_kept_in_the_order_of_the_source() -> None:
     assert kept(lambda s: s.select("1 as one").to(ef.sinks.memory("out"))) == ["a"], "a row without a column cannot be counted"
 
 
+def test_what_a_box_only_hands_on_and_nobody_reads_is_not_kept() -> None:
+    """An aggregate of an expression, a new column, and a chain of both with a filter between: only what is read enters."""
+    end = ef.sinks.discard()
+    assert kept(lambda s: s.group_by("a").agg(t="sum(b * 2)").to(end)) == ["a", "b"]
+    assert kept(lambda s: s.with_column("x", "b + 1").where("x > 0 and d > 0").group_by("a").agg(t="sum(x + 1)").to(end)) == ["a", "b", "d"]
+    timed = kept(lambda s: s.with_watermark("ts", "1 second").with_column("x", "b").group_by("a").agg(n="count(x)").to(end))
+    assert timed == ["a", "b", "ts"]
+    assert kept(lambda s: s.with_column("x", "b + 1").group_by("a").agg(n="count(*)").to(end)) == ["a", "b"], "an error in x is an error"
+
+
+def test_what_one_of_several_reads_is_kept() -> None:
+    def shape(s: object) -> None:
+        made = s.with_column("x", "b + 1")  # type: ignore[attr-defined]
+        made.group_by("a").agg(t="sum(x)").to(ef.sinks.discard())
+        made.select("c").to(ef.sinks.memory("out"))
+
+    assert kept(shape) == ["a", "b", "c"]
+    assert kept(lambda s: s.with_column("x", "b + 1").to(ef.sinks.memory("out"))) == SCHEMA.names
+
+
 def several(s: object) -> None:
     s.select("a").to(ef.sinks.memory("x"))  # type: ignore[attr-defined]
     s.where("b > 0").to(ef.sinks.memory("y"))  # type: ignore[attr-defined]
@@ -55,3 +75,17 @@ def test_the_answer_is_the_same(replicas: int) -> None:
     world.run_until_quiet()
     newest = {row["a"]: row for row in world.output("out").to_pylist()}
     assert newest == {a: {"a": a, "n": len(range(a, 100, 3)), "total": -sum(range(a, 100, 3))} for a in range(3)}
+
+
+def test_the_answer_is_the_same_behind_boxes_that_hand_on_less() -> None:
+    flow = ef.Dataflow("f")
+    rows = flow.source(ef.sources.memory([[ROWS]]), name="in").with_column("x", "b - c").where("x >= 20")
+    rows.group_by("a").agg(n="count(*)", total="sum(x * 2)").to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(flow.network, sites=2), sites=2, options=FlowOptions(linger_ms=1))
+    assert world.layout.segments[0].schema.names == ["a", "b", "c"]
+    world.run_until_quiet()
+    newest = {row["a"]: row for row in world.output("out").to_pylist()}
+    assert newest == {
+        a: {"a": a, "n": len(range(a, 100, 3)) - len(range(a, 10, 3)), "total": 4 * (sum(range(a, 100, 3)) - sum(range(a, 10, 3)))}
+        for a in range(3)
+    }

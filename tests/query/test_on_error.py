@@ -103,7 +103,7 @@ def test_columns_are_kept_for_dead_letters_that_are_read_and_for_no_others() -> 
     for read, wanted in ((False, ["k", "v"]), (True, ["ts", "k", "v"])):
         flow, stream = start()
         made = stream.select("k", w="1 / v").on_error("skip")
-        made.to(ef.sinks.discard(), name="out")
+        made.to(ef.sinks.memory("out"), name="out")
         if read:
             made.dead_letters().to(ef.sinks.discard(), name="dead")
         assert layout(flow.network, sites=1).segments[0].schema.names == wanted

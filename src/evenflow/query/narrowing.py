@@ -1,11 +1,12 @@
-"""Narrowing: columns of a source that no box reads are left out where rows enter.
+"""Narrowing: columns of a source that no box reads are left out where rows enter, and by boxes that would only hand them on.
 
 What enters is logged at every replica before it is processed (protocol I1), so a column that nobody reads would be sent for nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -35,6 +36,7 @@ def _narrow(segment: Segment, layout: Layout, needed: set[str]) -> Segment:
 
     So is the source's position, which the log is about.
     """
+    segment = _pass_on(segment, {layout.arcs[arc].port for arc in segment.outputs})
     whole, arcs = {INPUT}, layout.arcs
     position = layout.sources[segment.source or ""].position
     needed |= set() if position is None else {position}
@@ -56,6 +58,53 @@ def _narrow(segment: Segment, layout: Layout, needed: set[str]) -> Segment:
     schema = pa.schema([field for field in segment.schema if field.name in needed], segment.schema.metadata)
     steps = tuple(replace(step, schema=schema) if step.source in whole else step for step in segment.steps)
     return replace(segment, schema=schema, steps=steps)
+
+
+def _pass_on(segment: Segment, sent: Collection[Port]) -> Segment:
+    """The segment, whose selections hand on no column that nobody behind them reads. What they make themselves they make all the same: it
+    may be an error. sent: ports from which rows go to other segments."""
+    if segment.sink is not None:
+        return segment
+    steps = list(segment.steps)
+    wanted: defaultdict[int, set[str] | None] = defaultdict(set)
+    wanted |= {port.step: None for port in sent}
+    for number in reversed(range(len(steps))):
+        steps[number] = step = _handing_on(steps[number], wanted[number])
+        reads, before = _reads(step), wanted[step.source.step]
+        if step.kind in THROUGH:
+            reads = _both(reads, wanted[number])
+        wanted[step.source.step] = _both(before, reads)
+        if step.other is not None:
+            wanted[step.other.step] = None
+    for number, step in enumerate(steps):
+        given = _given(steps, step.source)
+        if given is not None and given != step.schema.names:
+            schema = pa.schema([field for field in step.schema if field.name in given], step.schema.metadata)
+            steps[number] = replace(step, schema=schema)
+    return replace(segment, steps=tuple(steps))
+
+
+def _both(one: set[str] | None, other: set[str] | None) -> set[str] | None:
+    """None: perhaps all."""
+    return None if one is None or other is None else one | other
+
+
+def _handing_on(step: Step, wanted: set[str] | None) -> Step:
+    """A selection without the columns that it hands on as they are and that are not wanted; one column it has in any case."""
+    if step.kind != "select" or wanted is None or step.params.get("dead_letters"):
+        return step
+    columns, names = tuple(step.params["columns"]), step.schema.names
+    kept = [(name, made) for name, made in columns if name in wanted or not (isinstance(made, str) and made in names)]
+    return step if len(kept) == len(columns) else replace(step, params={**step.params, "columns": tuple(kept) or columns[:1]})
+
+
+def _given(steps: Sequence[Step], port: Port) -> list[str] | None:
+    """Names of the columns that a selection hands on, perhaps through steps that leave them as they are; None of other steps."""
+    while port.step >= 0 and steps[port.step].kind in THROUGH:
+        port = steps[port.step].source
+    if port.step < 0 or port.port or steps[port.step].kind != "select":
+        return None
+    return [name for name, _ in steps[port.step].params["columns"]]
 
 
 def _reads(step: Step) -> set[str] | None:
