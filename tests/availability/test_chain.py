@@ -376,3 +376,17 @@ def test_two_legs_that_contradict_each_other_stop_it_before_anything_is_delivere
     subscription.told(1, Link(1, 4, 28) if other.prev else Link(0, 4, 28), None, 0)
     with pytest.raises(RegionsDisagree):
         subscription.told(0, other, "rows", 1)
+
+
+def test_a_leg_that_is_gone_has_said_what_it_has_said() -> None:
+    """Whoever makes an epoch makes the same rows: what only a lost region had shown is not waited for, and still compared."""
+    subscription = two()
+    subscription.told(1, Link(0, 4, 28), None, 0)
+    subscription.lost(1, 1)
+    assert subscription.due_us is None
+    with pytest.raises(RegionsDisagree, match=r"epoch 4.*near.*other rows in it than far"):
+        subscription.told(0, Link(0, 4, 29), "rows", 2)
+    same = two()
+    same.told(1, Link(0, 4, 28), None, 0)
+    same.lost(1, 1)
+    assert Deliver(Link(0, 4, 28), "rows") in same.told(0, Link(0, 4, 28), "rows", 2)

@@ -102,6 +102,7 @@ class Subscription:
     _rows: int | None = None
     _seen: dict[int, Seen] = field(default_factory=dict)
     _order: list[int] = field(default_factory=list)
+    _gone: dict[int, Seen] = field(default_factory=dict)
     _late: dict[int, int] = field(default_factory=dict)
     _brought: dict[int, tuple[Link, Any]] = field(default_factory=dict)
     _without_us: int | None = None
@@ -238,6 +239,7 @@ class Subscription:
             link, rows = self._brought.pop(ready)
             self.chain.take(link, "a region")
             seen = self._forget(ready)
+            self._gone.pop(ready, None)
             if seen.wanted:
                 self._late[ready] = seen.at_us
                 while len(self._late) > LATE_MOST:
@@ -280,7 +282,7 @@ class Subscription:
 
     def _compare(self, leg: int, link: Link) -> None:
         """Two links of one epoch are the same; of two that follow on the same epoch, one is wrong. Raises RegionsDisagree."""
-        name, seen = self.legs[leg].name, self._seen.get(link.epoch)
+        name, seen = self.legs[leg].name, self._seen.get(link.epoch) or self._gone.get(link.epoch)
         if seen is not None:
             first = self.legs[seen.first].name
             if seen.link.digest != link.digest:
@@ -340,14 +342,16 @@ class Subscription:
         return found
 
     def _forget_leg(self, leg: int) -> None:
-        """What only it has shown may never come: nobody else is known to have it."""
+        """What only it has shown may never come: nobody else is known to have it. Whoever makes it has the same rows in it, though."""
         for epoch, seen in list(self._seen.items()):
             legs = tuple(at for at in seen.legs if at != leg)
             if legs or epoch in self._brought:
                 wanted = tuple(at for at in seen.wanted if at != leg)
                 self._seen[epoch] = replace(seen, legs=legs, wanted=wanted)
             else:
-                self._forget(epoch)
+                self._gone[epoch] = self._forget(epoch)
+        while len(self._gone) > AHEAD_MOST:
+            del self._gone[next(iter(self._gone))]
 
     def _note_without(self, now_us: int) -> None:
         """Whether no leg is left that could go on. Raises EpochsGone if all are there, and none can."""
