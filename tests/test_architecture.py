@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -98,6 +99,12 @@ SERVICES_EXCEPTIONS = {"asyncio", "threading"}
 """What waits for a service does so in a loop or in threads of its own."""
 
 
+@functools.cache
+def parsed(source: str) -> ast.Module:
+    """Several tests look at all of the source."""
+    return ast.parse(source)
+
+
 def modules() -> list[Path]:
     return sorted(path for path in PACKAGE.rglob("*.py"))
 
@@ -114,7 +121,7 @@ def part_of(module: str) -> str:
 
 def imports(source: str, module: str, *, package: bool) -> Iterator[tuple[int, str]]:
     """Line and absolute name of everything that the text imports, inside functions too, except for type checking only."""
-    tree = ast.parse(source)
+    tree = parsed(source)
     skipped = {id(node) for test in ast.walk(tree) if is_type_checking(test) for child in test.body for node in ast.walk(child)}
     for node in ast.walk(tree):
         if id(node) in skipped:
@@ -231,7 +238,7 @@ CIRCLES = [
 def imported(source: str, module: str, known: Set[str], *, package: bool = False) -> set[str]:
     """Modules that the text imports in any way: on top, inside functions, for type checking only."""
     found = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -339,7 +346,7 @@ def own_imports_later(tree: ast.AST) -> Iterator[str]:
 
 def test_what_is_imported_later_is_imported_in_one_way() -> None:
     texts = {name_of(path): path.read_text(encoding="utf-8") for path in modules()}
-    trees = {name: ast.parse(text) for name, text in texts.items() if INSIDE.search(text)}
+    trees = {name: parsed(text) for name, text in texts.items() if INSIDE.search(text)}
     by_name = {name: list(imports_by_name(tree)) for name, tree in trees.items()}
     assert {name for name, calls in by_name.items() if calls} == set(NAMES_MODULES), "an import statement in the function does it"
     fixed = [name for name, calls in by_name.items() for call in calls if isinstance(call.args[0], ast.Constant)]
@@ -358,7 +365,7 @@ def test_what_is_imported_later_is_imported_in_one_way() -> None:
     ],
 )
 def test_an_import_of_pythons_own_in_a_function_is_found(source: str, found: list[str]) -> None:
-    assert list(own_imports_later(ast.parse(source))) == found
+    assert list(own_imports_later(parsed(source))) == found
 
 
 ARRAY_TYPE = re.compile(r"^(\w+)(?:: \w+)? = npt\.NDArray\[(.*)\]$", re.MULTILINE)
@@ -380,7 +387,7 @@ SAYS_WHAT_IT_DOES_NOT_KNOW = re.compile(r"\b([Kk]nows? (?:no|nothing|neither)\b|
 def test_every_room_says_what_lives_there_and_what_it_does_not_know() -> None:
     assert len(ROOMS) > 30
     for path in ROOMS:
-        text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        text = ast.get_docstring(parsed(path.read_text(encoding="utf-8"))) or ""
         assert len(text.split()) >= 12, f"{name_of(path)}: say what lives here"
         assert SAYS_WHAT_IT_DOES_NOT_KNOW.search(" ".join(text.split())), f"{name_of(path)}: say what it does not know: It knows no ..."
 
@@ -399,7 +406,7 @@ MAY_UNPICKLE = {
 
 def unpickles(source: str) -> bool:
     """Whether the text reads pickles: `pickle.loads`, `pickle.load`, `Unpickler`, or the same of cloudpickle, however they are imported."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Attribute) and node.attr in {"loads", "load", "Unpickler"} and "pickle" in ast.unparse(node.value):
             return True
         if isinstance(node, ast.ImportFrom) and node.module and "pickle" in node.module:

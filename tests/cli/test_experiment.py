@@ -37,6 +37,7 @@ def test_a_run_leaves_a_table_an_object_and_a_plot(tmp_path: Path, capfd: pytest
     assert "<svg" in Path(found["plot"]).read_text()
 
 
+@pytest.mark.conformance
 def test_as_json_it_is_the_same_object(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("reliability", "--quick", "--json", "--out", str(tmp_path)) == 0
     assert object_of(capfd.readouterr().out) == json.loads((tmp_path / "reliability-sim.json").read_text())

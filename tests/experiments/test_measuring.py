@@ -102,9 +102,9 @@ def test_pair_overhead_in_the_simulator_counts_both_replica_sets_of_cluster_pair
 @pytest.mark.parametrize(
     ("how", "misses"),
     [
-        ({"rate": stalled(100_000)}, []),
+        pytest.param({"rate": stalled(100_000)}, [], marks=pytest.mark.conformance),
         ({"rate": stalled(2_300_000)}, ["longest_stall_ms_256_partitions"]),
-        ({"rate": stalled(100_000), "copy_us": 10**9}, ["recovery_s_256_partitions"]),
+        pytest.param({"rate": stalled(100_000), "copy_us": 10**9}, ["recovery_s_256_partitions"], marks=pytest.mark.conformance),
     ],
 )
 def test_large_state_must_neither_stall_nor_stay_broken(how: dict[str, Any], misses: list[str], tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ def test_latency_rises_with_the_rates_and_least_where_load_is_spread() -> None:
     assert late["phi"][-1] < late["llf"][-1] < late["connected"][-1]
 
 
+@pytest.mark.conformance
 def test_rounds_cut_chains_that_burst_in_turn() -> None:
     """In the simulator: no move helps, and the boxes change places once, within ten seconds; without rounds they stay."""
     assert chains.live(0.8, chains.whole, "evenflow", settle_s=9, measure_s=1).crossed == 2

@@ -43,6 +43,7 @@ def test_a_pair_lasts_as_long_as_markov_says(monkeypatch: pytest.MonkeyPatch) ->
     assert hours.mean() == pytest.approx(exact, rel=0.02)
 
 
+@pytest.mark.conformance
 def test_the_same_seed_gives_the_same_figures_and_the_law_holds() -> None:
     first, second = (reliability.measure(Setting("sim", True, lambda text: None)) for _ in range(2))
     assert first.measured == second.measured

@@ -20,6 +20,7 @@ from tests.experiments.fake_world import FakeWorld
 FLOW = monitor(keys=50, apps=10, rate=2_000, rows=2_000)
 
 
+@pytest.mark.conformance
 def test_a_deployment_in_the_simulator_survives_a_death() -> None:
     def run(kill: bool) -> tuple[World, pa.Table]:
         world = start(Deployment(FLOW, 3, 8, replicas=2, spares=1, placement="chained", link_mbit_per_s=100.0))

@@ -448,7 +448,7 @@ def as_one(output: Output) -> dict[int, list[Any]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@settings(max_examples=examples(3, 20), **DRAWN)
+@settings(max_examples=examples(2, 20), **DRAWN)
 @given(
     seed=st.integers(0, 1 << 20),
     placement=st.lists(st.integers(0, 2), min_size=PARTITIONS, max_size=PARTITIONS),
@@ -469,7 +469,7 @@ def test_where_a_partition_lives_is_invisible(
 
 
 @pytest.mark.parametrize("case", ANY_CUT, ids=lambda case: case.name)
-@settings(max_examples=examples(4, 20), **DRAWN)
+@settings(max_examples=examples(2, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), joined=st.lists(st.booleans(), min_size=EPOCHS, max_size=EPOCHS))
 def test_how_the_input_is_cut_is_invisible(case: Case, seed: int, joined: list[bool]) -> None:
     epochs = case.epochs(seed)
@@ -515,7 +515,7 @@ def test_equal_states_have_equal_bytes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", FEWER, ids=lambda case: case.name)
-@settings(max_examples=examples(3, 20), **DRAWN)
+@settings(max_examples=examples(2, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 2), moved=st.integers(0, PARTITIONS - 1))
 def test_a_partition_is_at_home_where_others_were_and_are_dropped(case: Case, seed: int, cut: int, moved: int) -> None:
     """One partition is installed beside the others, which then leave; one of those comes back later. Nobody leaves a trace."""

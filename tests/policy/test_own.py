@@ -15,6 +15,7 @@ from evenflow.policy.own import evenflow, surprise, threshold
 from evenflow.policy.proposal import Memory, Moved, Parameters, Proposal
 from evenflow.statistics.statistics import Statistics
 from evenflow.statistics.window import SiteWindow
+from tests.drawn import one_in
 from tests.policy.model import Cluster, dealt, eighty_twenty, even, zipf
 from tests.policy.windows import hosting, segment, site, statistics, where
 
@@ -283,7 +284,7 @@ def test_what_counting_explains_is_taken_out_of_the_loads() -> None:
 # ---- the closed loop ----
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", one_in(2, range(4)))
 @pytest.mark.parametrize("per_site", [64, 128])
 def test_one_of_four_at_half_speed_reaches_what_is_possible_in_few_rounds(per_site: int, seed: int) -> None:
     """experiments.md, `rebalance`: at least 86% of the unloaded rate, where the papers' thresholds stop at 75-78%; ideal is 87.5%."""

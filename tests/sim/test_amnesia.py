@@ -315,6 +315,7 @@ def test_a_plan_acts_beyond_what_a_dead_source_has_sent(draw: Any) -> None:
     assert run.error is None and sum(rows(run).values()) == (ROWS if draw is each_row else 0)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.name)
 def test_planted_bugs_show(mutation: Mutation) -> None:
     truth = whole(each_row, 2)

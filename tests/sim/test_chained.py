@@ -145,6 +145,7 @@ BUGS = (
 """That rows are in one order, and go on behind a place, `tests/world/test_group_source.py` holds."""
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_planted_bugs_are_found(bug: Mutation) -> None:
     found = []

@@ -100,6 +100,7 @@ def test_a_restart_knows_event_time() -> None:
     restart()
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", but(LONG, [*CHECKPOINTS, *HELD]), ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     scenario = SCENARIOS.get(mutation.name, plays)

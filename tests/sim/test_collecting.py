@@ -68,6 +68,7 @@ def test_drivers_die_while_they_collect(seed: int) -> None:
     stage.finish()
 
 
+@pytest.mark.conformance
 def test_a_driver_that_hangs_comes_back_when_what_was_written_meanwhile_is_collected() -> None:
     """Goal: it is fenced, though entries before and behind the one that keeps it out are gone. Method: it stands still with words of its
     sites unread, another one goes on for many checkpoints, and then it reads them."""
@@ -103,6 +104,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
 }
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", but(LONG, COLLECTING), ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     scenario = SCENARIOS.get(mutation.name, test_a_long_run_has_a_short_journal)

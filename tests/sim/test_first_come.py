@@ -149,6 +149,7 @@ def everything(stage: Stage) -> None:
     stage.finish()
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("bug", BUGS.values(), ids=list(BUGS))
 def test_planted_bugs_are_found(bug: Mutation) -> None:
     with planted(bug), pytest.raises(AssertionError):

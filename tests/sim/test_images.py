@@ -148,6 +148,7 @@ def test_nobody_waits_for_who_begins_again_elsewhere() -> None:
     stage.finish()
 
 
+@pytest.mark.conformance
 def test_a_second_death_when_everything_has_an_image_again() -> None:
     stage = Stage("two_stages", sites=5, rows=1200)
     for _ in range(2):
@@ -290,6 +291,7 @@ FOUND_BY = {
 }
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", but(LONG, PLANTED), ids=lambda mutation: mutation.name)
 def test_planted_bugs_show(mutation: Mutation) -> None:
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, TimeoutError, KeyError)):

@@ -388,6 +388,7 @@ SCENARIOS: dict[str, Callable[[], None]] = {
 }
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", REPLAY, ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     """Goal: these scenarios would notice. Method: the bug is there while the one that is for it is played."""

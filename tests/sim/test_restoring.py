@@ -204,6 +204,7 @@ def test_a_restart_takes_no_more_memory_than_the_budget() -> None:
     watched.stage.finish()
 
 
+@pytest.mark.conformance
 def test_a_restart_with_room_for_all_writes_nothing() -> None:
     watched = Watched(1 << 30)
     watched.read()
@@ -211,6 +212,7 @@ def test_a_restart_with_room_for_all_writes_nothing() -> None:
     watched.stage.finish()
 
 
+@pytest.mark.conformance
 def test_a_disk_that_takes_nothing_costs_a_restart_memory_and_no_more() -> None:
     watched = Watched(12_000)
     for site in watched.stage.world.sites:
@@ -222,6 +224,7 @@ def test_a_disk_that_takes_nothing_costs_a_restart_memory_and_no_more() -> None:
     watched.stage.finish()
 
 
+@pytest.mark.conformance
 def test_the_budget_is_given_up_while_a_restart_waits_for_the_disk() -> None:
     watched = Watched(12_000)
     for site in watched.stage.world.sites:

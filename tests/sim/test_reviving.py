@@ -158,6 +158,7 @@ def test_deaths_at_bad_moments() -> None:
     play()
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", but({"what is made again is awaited by who has it"}, PLANTED), ids=lambda mutation: mutation.name)
 def test_planted_bugs_show(mutation: Mutation) -> None:
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, TimeoutError, KeyError)):

@@ -69,6 +69,7 @@ def test_a_slow_site_gets_fewer_rows() -> None:
     river.finish()
 
 
+@pytest.mark.conformance
 def test_it_is_worth_it() -> None:
     """One of four sites three times slower: the even deal goes at a third of the rate, the weighted one at 10/12 of it."""
     took = []
@@ -88,6 +89,7 @@ def test_without_a_policy_the_deal_is_even_and_stays_so() -> None:
     river.finish()
 
 
+@pytest.mark.conformance
 def test_a_site_that_is_fast_again_gets_its_rows_back() -> None:
     river = River(1.0)
     river.world.slow_down(3, 4.0)

@@ -154,6 +154,7 @@ def test_what_moves_away_is_not_written() -> None:
     assert run.judge() is None
 
 
+@pytest.mark.conformance
 def test_a_policy_has_time_to_relieve_a_site_before_it_writes() -> None:
     """Goal: as above, from the lack of memory to the last move. Method: one site has half the memory that it needs."""
     run = Run("running", 1 << 30, sites=3, policy="evenflow")

@@ -33,6 +33,35 @@ FEW = (0, 5, 7, 9, 11, 12, 14, 20, 25, 26, 27, 31, 33, 34, 37, 38, 41, 43, 50, 5
 """Of these, so few that what all of them fire is fired, most of it by two; they take a quarter of the time."""
 WITH_MODES = (3, 5, 15, 25, 41, 1011, 1017)
 """Of these boxes have modes of availability; the others are run as if none had."""
+FOUND = {
+    700_659: "The journal's last word comes after its driver has died.",
+    3_001_461: "The same, while another one stands by.",
+    800_208: "The store answers nobody while the last generation reads its checkpoint.",
+    3_000_039: "Rows that nobody else has look cut off at three reads, in a store that shows parts: the next driver reads them.",
+    1_000_328: "What found refuge goes home to a site that has become a spare meanwhile.",
+    5_003_151: "Rows that are under way when a run is drained come behind the last watermark.",
+    5_002_930: "Who stands by learns of a slow store by a look that was under way when the driver died.",
+    7_100_147: "Of two replicas one is silent, and links of newcomers with the other one come and go.",
+    5_003_784: "A leader dies with rows that nobody else has, and the run is drained without them.",
+    8_001_218: "A copy reads what is behind, beside a partition that has ended: epochs came behind the last one.",
+    8_002_409: "A box that is asked of an epoch without rows is not called.",
+    8_002_599: "Who has finished dies when all faults are over, and other sources go on.",
+    5_001_931: "What a site says by the driver waits before a cut, until there has been a link again and it is lost.",
+    9_142_586: "Who has done a partition's last epoch after others did it dies: what it lets in is in all the same.",
+}
+"""What seeds have found, and what it was."""
+FOUND_WITH_MODES = {
+    9_142_568: "All that have read a source are lost, and what they had sent was beyond all that the driver had seen.",
+    9_142_794: "A plan divides state, and the next one leaves out replicas of it; they are copied back to where they were.",
+    9_140_941: "With upstream backup a site is lost soon after a restart: what its windows had before is in the checkpoint alone.",
+    9_143_658: "A source in pairs is behind what amnesia has read as empty: plans that govern its epochs are still needed.",
+    9_145_742: "A region lies about an epoch, and is gone before any other has made it.",
+    9_144_937: "A change of modes takes a replica away, which finishes what came before it.",
+    9_141_730: "The link of a copy is lost that is made of rows upstream, and has no source.",
+}
+"""The same of those whose boxes have modes of availability, and of regions."""
+OFTEN = frozenset({700_659, 5_003_151, 7_100_147, 8_002_409, 9_142_586, 9_142_794, 9_144_937, 9_141_730})
+"""Of these, those of which no named scenario says the same in less time."""
 FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
 LOST = 60
 """Of those that are lost, so many are run with small parts."""
@@ -124,43 +153,12 @@ def test_seeds_that_are_lost_read_their_state_partition_by_partition(monkeypatch
     assert parts > whole > LOST
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        700_659,  # The journal's last word comes after its driver has died.
-        pytest.param(3_001_461, marks=DEAR),  # The same, while another one stands by.
-        pytest.param(800_208, marks=DEAR),  # The store answers nobody while the last generation reads its checkpoint.
-        3_000_039,  # Rows that nobody else has look cut off at three reads, in a store that shows parts: the next driver reads them.
-        1_000_328,  # What found refuge goes home to a site that has become a spare meanwhile.
-        5_003_151,  # Rows that are under way when a run is drained come behind the last watermark.
-        5_002_930,  # Who stands by learns of a slow store by a look that was under way when the driver died.
-        7_100_147,  # Of two replicas one is silent, and links of newcomers with the other one come and go.
-        5_003_784,  # A leader dies with rows that nobody else has, and the run is drained without them.
-        8_001_218,  # A copy reads what is behind, beside a partition that has ended: epochs came behind the last one.
-        8_002_409,  # A box that is asked of an epoch without rows is not called.
-        8_002_599,  # Who has finished dies when all faults are over, and other sources go on.
-        pytest.param(
-            5_001_931, marks=DEAR
-        ),  # What a site says by the driver waits before a cut, until there has been a link again and it is lost.
-        9_142_586,  # Who has done a partition's last epoch after others did it dies: what it lets in is in all the same.
-    ],
-)
+@pytest.mark.parametrize("seed", [seed if seed in OFTEN else pytest.param(seed, marks=DEAR) for seed in FOUND])
 def test_what_seeds_have_found_stays_mended(seed: int) -> None:
     assert run_seed(seed, modes=False).failure is None
 
 
-@pytest.mark.parametrize(
-    "seed",
-    [
-        9_142_568,  # All that have read a source are lost, and what they had sent was beyond all that the driver had seen.
-        9_142_794,  # A plan divides state, and the next one leaves out replicas of it; they are copied back to where they were.
-        9_140_941,  # With upstream backup a site is lost soon after a restart: what its windows had before is in the checkpoint alone.
-        9_143_658,  # A source in pairs is behind what amnesia has read as empty: plans that govern its epochs are still needed.
-        9_145_742,  # A region lies about an epoch, and is gone before any other has made it.
-        9_144_937,  # A change of modes takes a replica away, which finishes what came before it.
-        9_141_730,  # The link of a copy is lost that is made of rows upstream, and has no source.
-    ],
-)
+@pytest.mark.parametrize("seed", [seed if seed in OFTEN else pytest.param(seed, marks=DEAR) for seed in FOUND_WITH_MODES])
 def test_what_seeds_with_modes_have_found_stays_mended(seed: int) -> None:
     assert run_seed(seed).failure is None
 
@@ -205,10 +203,10 @@ def test_every_bug_can_be_planted_and_is_gone_afterwards() -> None:
 
 def test_the_command_reports(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["swarm", "--seeds", "0..3", "--json"])
+        main(["swarm", "--seeds", "1..2", "--json"])
     assert ended.value.code == 0
     report = json.loads(capfd.readouterr().out)
-    assert report["seeds"] == 3 and report["failed"] == []
+    assert report["seeds"] == 1 and report["failed"] == []
     assert {*report["rules_fired"], *report["rules_never_fired"], *report["rules_unreachable"]} == set(rows())
 
 

@@ -167,6 +167,7 @@ def play() -> None:
         assert run.error is None and found(run) == truth(shape, 3)
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", PLANTED, ids=lambda mutation: mutation.name)
 def test_planted_bugs_show(mutation: Mutation) -> None:
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, TimeoutError, KeyError)):

@@ -31,6 +31,7 @@ from evenflow.sinks.committed import CommittedFiles
 from evenflow.store.local import LocalStore
 from evenflow.store.patience import Patience
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
+from tests.drawn import one_in
 
 SCHEMA = pa.schema([("key", pa.int64())])
 EPOCHS, PARTITIONS = 7, 2
@@ -302,7 +303,7 @@ def seeds(count: int) -> list[tuple[str, int]]:
     return [(kind, seed) for kind in KINDS for seed in range(count)] + [("disk", seed) for seed in range(count // 3)]
 
 
-@pytest.mark.parametrize(("kind", "seed"), seeds(30))
+@pytest.mark.parametrize(("kind", "seed"), one_in(2, seeds(30), spread=True))
 def test_any_interleaving_with_crashes_and_sleepers_gives_every_row_once(kind: str, seed: int, tmp_path: Path) -> None:
     scene = Scene(seed, kind, tmp_path)
     scene.run(kills=2, sleeps=4, joins=2)
@@ -314,7 +315,7 @@ def test_any_interleaving_with_crashes_and_sleepers_gives_every_row_once(kind: s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", one_in(2, range(15)))
 def test_sleepers_that_wake_when_all_is_over_leave_nothing(kind: str, seed: int, tmp_path: Path) -> None:
     """Not even for the next run's recovery."""
     scene = Scene(seed, kind, tmp_path)

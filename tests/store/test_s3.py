@@ -116,6 +116,7 @@ print(won)
 """
 
 
+@pytest.mark.conformance
 def test_of_two_processes_exactly_one_creates_each_object(s3_store: Store, s3_endpoint: str) -> None:
     names = 100
     command = [sys.executable, "-c", CREATES_ALL, s3_store.url, s3_endpoint, str(names)]

@@ -199,6 +199,7 @@ def test_more_rows_than_a_megabyte_are_refused_before_anything_is_started() -> N
         preview("{}", {"packets": [{"src": "x" * MOST_BYTES}]})
 
 
+@pytest.mark.conformance
 def test_a_child_of_a_preview_ends_with_it(greedy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEFT", str(tmp_path / "left"))
     assert preview(with_function("leaves_a_child"), modules=[greedy])["taps"]
@@ -232,6 +233,7 @@ def test_a_module_of_the_current_directory_is_not_run(tmp_path: Path, monkeypatc
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.conformance
 def test_a_preview_ends_with_whoever_started_it() -> None:
     code = "from evenflow.testing.limited import end_with_parent; sys.stdin.readline(); end_with_parent(); print('there', flush=True)"
     command = command_of(code + "; import threading; threading.Event().wait()")

@@ -7,6 +7,7 @@ import re
 import time
 import urllib.request
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.ui.looking import is_accessible, is_whole, note_red, opened, red_at_s, shows_numbers
@@ -150,6 +151,7 @@ def test_a_system_without_a_language_has_curves(browser: Browser) -> None:
         watched.asked.clear()
 
 
+@pytest.mark.conformance
 def test_it_works_behind_a_prefix_and_in_a_foreign_frame(browser: Browser) -> None:
     with serving(simulated(sessions()), hosts=("spark.example",), ancestors="http://localhost:*") as page, proxied(page.at) as proxy:
         with opened(browser, page, url=f"{proxy}/some/where/#token=act") as watched:
@@ -165,6 +167,7 @@ def test_it_works_behind_a_prefix_and_in_a_foreign_frame(browser: Browser) -> No
         context.close()
 
 
+@pytest.mark.conformance
 def test_numbers_come_where_a_proxy_keeps_the_stream_back(browser: Browser) -> None:
     with (
         serving(simulated(sessions()), hosts=("spark.example",)) as page,
@@ -200,6 +203,7 @@ THROUGH_CARDS = """() => {
 }"""
 
 
+@pytest.mark.conformance
 def test_two_hundred_boxes_are_read_as_segments_and_seen_as_boxes_on_request(browser: Browser) -> None:
     with serving(Turning()) as page:
         with opened(browser, page, scheme="dark") as watched:

@@ -26,6 +26,7 @@ ENTRIES = lived(2, 5)
 MADE = checkpoints_of(ENTRIES)
 
 
+@pytest.mark.conformance
 @pytest.mark.timeout(480)
 def test_a_run_that_is_killed_and_replaced_has_a_short_journal(start: Start, tmp_path: Path) -> None:
     """Goal: every row once, from a journal that does not grow. Method: checkpoints all the time; kill -9 of everything; the next driver is

@@ -18,6 +18,7 @@ from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
 pytestmark = [pytest.mark.timeout(240)]
 
 
+@pytest.mark.conformance
 def test_a_run_is_asked_for_checkpoints_savepoints_and_an_end_and_goes_on(tmp_path: Path) -> None:
     """Goal: suspended, it goes on to the results of a run that nobody has disturbed, and nothing is made again."""
     location, saved = str(tmp_path / "location"), str(tmp_path / "saved")

@@ -84,6 +84,7 @@ def generations(location: Path) -> set[str]:
     return {found.parent.name for found in (location / "rows").rglob("*.arrow")}
 
 
+@pytest.mark.conformance
 def test_all_sites_are_lost_and_the_same_driver_goes_on_with_lines_from_the_store(sender: Sender, tmp_path: Path) -> None:
     """Goal: the next generation in the same driver makes again what only the store has, and stores its own lines under its own number."""
     given = Ids(sender.port)

@@ -124,6 +124,7 @@ def test_ctrl_c_while_it_waits_leaves_nothing(start: Start, tmp_path: Path) -> N
     compare(setting)
 
 
+@pytest.mark.conformance
 def test_it_does_not_begin_first(start: Start, tmp_path: Path) -> None:
     """A name that is misspelt is not a new run: nothing is made there. When somebody begins, that one is waited for."""
     setting = Setting(str(tmp_path), rows=4_000, sites=1)

@@ -271,6 +271,7 @@ def test_of_a_processor_that_has_not_said_what_it_keeps_the_bytes_are_shown(loca
     assert table.num_rows > 1 and all(state[:4] == b"EFP1" for state in table.column("_state").to_pylist())
 
 
+@pytest.mark.conformance
 def test_a_location_in_a_bucket_shows_the_same(location: str, s3_store: Store) -> None:  # noqa: F811
     for name in open_store(location).names():
         s3_store.put(name, open_store(location).get(name))
