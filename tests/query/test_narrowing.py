@@ -48,6 +48,15 @@ def test_what_one_of_several_reads_is_kept() -> None:
     assert kept(lambda s: s.with_column("x", "b + 1").to(ef.sinks.memory("out"))) == SCHEMA.names
 
 
+def test_rows_that_are_left_out_by_a_filter_are_whole() -> None:
+    def shape(s: object) -> None:
+        made = s.with_column("x", "b + 1").where("1 / c > 0").on_error("skip")  # type: ignore[attr-defined]
+        made.select("a").to(ef.sinks.memory("out"))
+        made.dead_letters().select("d", "error").to(ef.sinks.memory("dead"))
+
+    assert kept(shape) == SCHEMA.names
+
+
 def several(s: object) -> None:
     s.select("a").to(ef.sinks.memory("x"))  # type: ignore[attr-defined]
     s.where("b > 0").to(ef.sinks.memory("y"))  # type: ignore[attr-defined]

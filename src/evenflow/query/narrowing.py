@@ -73,7 +73,7 @@ def _pass_on(segment: Segment, sent: Collection[Port]) -> Segment:
         reads, before = _reads(step), wanted[step.source.step]
         if step.kind in THROUGH:
             reads = _both(reads, wanted[number])
-        wanted[step.source.step] = _both(before, reads)
+        wanted[step.source.step] = None if step.source.port else _both(before, reads)  # What else comes out of a step is as it went in.
         if step.other is not None:
             wanted[step.other.step] = None
     for number, step in enumerate(steps):
@@ -100,7 +100,7 @@ def _handing_on(step: Step, wanted: set[str] | None) -> Step:
 
 def _given(steps: Sequence[Step], port: Port) -> list[str] | None:
     """Names of the columns that a selection hands on, perhaps through steps that leave them as they are; None of other steps."""
-    while port.step >= 0 and steps[port.step].kind in THROUGH:
+    while port.step >= 0 and port.port == 0 and steps[port.step].kind in THROUGH:
         port = steps[port.step].source
     if port.step < 0 or port.port or steps[port.step].kind != "select":
         return None
