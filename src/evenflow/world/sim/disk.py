@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from random import Random
 from typing import Protocol
 
@@ -24,7 +23,9 @@ class SimKept:
     def __init__(self, disk: SimDisk, data: bytes) -> None:
         self._disk, self._data = disk, data
         disk.used_bytes += len(data)
-        weakref.finalize(self, disk.free, len(data)).atexit = False
+
+    def __del__(self) -> None:
+        self._disk.free(len(self._data))
 
     def __repr__(self) -> str:
         return f"{len(self._data)} bytes"  # Stories name it: without an address in memory, so that a seed's are always the same.
