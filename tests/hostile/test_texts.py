@@ -25,6 +25,7 @@ from evenflow.sources.tcp import Lines
 from evenflow.statistics.serial import from_json
 from evenflow.statistics.statistics import read_lines
 from evenflow.stream.schema import parse_ddl
+from tests.drawn import one_in
 
 FUZZ = settings(
     max_examples=150, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -263,7 +264,7 @@ def test_any_file_of_rows(tmp_path: Path, lines: list[bytes], format: Any, decla
 
 
 @pytest.mark.parametrize("depth", [1000, 1_000_000])
-@pytest.mark.parametrize("opened", ["[", '{"k":'])
+@pytest.mark.parametrize("opened", one_in(2, ["[", '{"k":']))
 def test_deep_json_in_a_row_ends_no_process(tmp_path: Path, depth: int, opened: str) -> None:
     """In a process of its own: what recurses in a library would end it."""
     path = tmp_path / "rows.json"
