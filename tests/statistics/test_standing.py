@@ -41,7 +41,7 @@ def test_all_at_once_is_as_one_by_one(seed: int) -> None:
             stands[number] = {each: draw.randint(0, 9) for each in hosted}
             standing.heard(standing.row(number))
             row = np.full(len(hosted), standing.row(number))
-            standing.note(row, np.array(hosted), np.array(list(stands[number].values())), np.zeros(len(hosted), np.int64))
+            standing.note(row[:1], row, np.array(hosted), np.array(list(stands[number].values())), np.zeros(len(hosted), np.int64))
     waits = [tuple((number, draw.randint(1, 99)) for number in draw.sample(range(45), draw.randint(1, 6))) for _ in range(8)]
     assert standing.held([np.array(wait) for wait in waits]) == one_by_one(stands, waits)
 
@@ -50,13 +50,14 @@ def test_who_says_nothing_any_more_holds_nobody_back() -> None:
     standing, one, both = Standing(2, ((), (0,))), np.ones(1, np.int64), [np.array(((1, 10), (2, 10)))]
     for number, done in enumerate((1, 8, 9)):
         standing.heard(standing.row(number))
-        standing.note(np.full(2, standing.row(number)), np.arange(2), np.array([done, done - number]), np.zeros(2, np.int64))
+        row = np.full(2, standing.row(number))
+        standing.note(row[:1], row, np.arange(2), np.array([done, done - number]), np.zeros(2, np.int64))
     assert standing.held(both) == {1: 10, 2: 10}, "site 0 has done epoch 1 only, so nobody is behind"
     for _ in range(20):
         standing.heard(standing.row(1))
         standing.heard(standing.row(2))
     assert standing.held(both) == {1: 10, 2: 10}, "one epoch and one"
-    standing.note(np.full(1, standing.row(2)), one, np.array([2]), np.zeros(1, np.int64))
+    standing.note(np.full(1, standing.row(2)), np.full(1, standing.row(2)), one, np.array([2]), np.zeros(1, np.int64))
     assert standing.held(both) == {2: 10}
 
 

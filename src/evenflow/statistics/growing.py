@@ -81,7 +81,7 @@ class Summed:
 @dataclass(frozen=True, slots=True)
 class Together:
     """Where the values of all sites belong, which are one behind the other. rows_at, state_at: where rows and state of the slots
-    are; done_at, watermarks_at: where it is said how far the sites of `rows` are in the segments of `stood`."""
+    are; sites: all their rows; done_at, watermarks_at: where it is said how far the sites of `rows` are in the segments of `stood`."""
 
     slots: Ints
     rows_at: Ints
@@ -89,6 +89,7 @@ class Together:
     steps: Summed
     segments: Summed
     of_slots: Summed
+    sites: Ints
     rows: Ints
     stood: Ints
     done_at: Ints
@@ -193,7 +194,7 @@ class Growing:
         self._round = 0
         if self._placed and not self._apart:
             known, newest = self._known(), self._newest
-            self._standing.note(known.rows, known.stood, newest[known.done_at], newest[known.watermarks_at])
+            self._standing.note(known.sites, known.rows, known.stood, newest[known.done_at], newest[known.watermarks_at])
         if self._waits:
             for site, us in self._standing.held(self._waits).items():
                 self.sites.setdefault(site, SiteSums()).waited_us += us
@@ -217,7 +218,7 @@ class Growing:
         columns = np.array([(number, *stood) for number, stood in stands.items()], np.int64).reshape(-1, 3)
         row = self._standing.row(site)
         self._standing.heard(row)
-        self._standing.note(np.full(len(columns), row), *columns.T)
+        self._standing.note(np.array([row]), np.full(len(columns), row), *columns.T)
 
     def _place(self, site: int, structure: Structure) -> Placed:
         """A place for what a site says from now on: behind all others."""
@@ -262,4 +263,6 @@ def _together(places: Sequence[Placed]) -> Together:
     columns = [np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*parts)]
     slots, rows, state, steps, box, numbers, busy, of_slots, stand_rows, done, marks = columns
     boxes_at = Summed.of(steps, box.reshape(-1, COLUMNS))
-    return Together(slots, rows, state, boxes_at, Summed.of(numbers, busy), Summed.of(of_slots, rows), stand_rows, numbers, done, marks)
+    sites = np.array([placed.row for placed in places], np.int64)
+    by_segment, by_slot = Summed.of(numbers, busy), Summed.of(of_slots, rows)
+    return Together(slots, rows, state, boxes_at, by_segment, by_slot, sites, stand_rows, numbers, done, marks)

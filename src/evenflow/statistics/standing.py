@@ -46,7 +46,11 @@ class Standing:
     Not for two threads at once."""
 
     def __init__(self, segments: int, producers: Sequence[Sequence[int]] = ()) -> None:
-        self._producers = [np.array(each, np.int64) for each in producers]
+        fed = [(segment, sorted(each)) for segment, each in enumerate(producers) if each]
+        self._fed: Ints = np.array([segment for segment, _ in fed], np.int64)
+        self._feeding: Ints = np.array([each for _, of in fed for each in of], np.int64)
+        self._begins = [0, *accumulate([len(of) for _, of in fed[:-1]])] if fed else []
+        """Producers of the segments that have some, one after the other, and where each one's begin."""
         self._rows: dict[int, int] = {}
         self._done: Ints = np.full((FIRST_SITES, segments), ABSENT, np.int64)
         self._watermarks: Ints = np.zeros((FIRST_SITES, segments), np.int64)
@@ -63,9 +67,9 @@ class Standing:
         self._looks += 1
         self._seen[row] = self._looks
 
-    def note(self, rows: Ints, segments: Ints, done: Ints, watermarks: Ints) -> None:
-        """How far sites are, in columns, by their rows: those that are named are nowhere else any more."""
-        self._done[rows] = ABSENT
+    def note(self, sites: Ints, rows: Ints, segments: Ints, done: Ints, watermarks: Ints) -> None:
+        """How far sites are, in columns, by their rows. sites: the rows of those that are nowhere else any more."""
+        self._done[sites] = ABSENT
         self._done[rows, segments] = done
         self._watermarks[rows, segments] = watermarks
 
@@ -88,9 +92,11 @@ class Standing:
         count = len(self._rows)
         done = self._done[:count]
         fresh = done[self._seen[:count] + ROUNDS * count >= self._looks]
+        if not self._begins:
+            return np.zeros(count + 1, np.int64)
         least = np.where(fresh == ABSENT, NOBODY, fresh).min(axis=0, initial=NOBODY)
-        floor = np.array([least[each].min(initial=NOBODY) for each in self._producers], np.int64)
-        own = done[:, : floor.size]
+        floor = np.minimum.reduceat(least[self._feeding], self._begins)
+        own = done[:, self._fed]
         return np.append(np.where((own == ABSENT) | (floor == NOBODY), 0, floor - own).max(axis=1, initial=0), 0)
 
     def row(self, site: int) -> int:
