@@ -65,7 +65,7 @@ test: lint $(BROWSER) ## Everything that must hold before a commit
 
 behaviour: setup $(BROWSER)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not conformance and not spark'
-	$(BIN)/python -m pytest -q -n 4 --dist loadgroup -m 'not conformance and spark' $(ON_SPARK)
+	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m 'not conformance and spark' $(ON_SPARK)
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
 	EVENFLOW_MANY=1 $(BIN)/python -m pytest -q -m 'conformance or laws'

@@ -16,8 +16,6 @@ SHARED: Final = frozenset({"spark", "engine", "world"})
 """Fixtures that stand for a folder's session."""
 FOLDERS: Final = ("tests/spark", "tests/worlds", "tests/oracle", "tests/ui")
 """Who has something dear for all of its tests: a cluster, a session, a browser. The dearest come first."""
-HALF: Final = "tests/spark", "tests/spark (test_s and behind)", "tests/spark/test_s"
-"""So much is in the first folder that two workers have a cluster each: files from the last path on are a unit by that name."""
 CLUSTERS_OF_THEIR_OWN: Final = ("tests/spark/test_restart.py", "tests/spark/test_interrupt.py", "tests/spark/test_standby.py")
 """Files there whose tests start what they need in processes that they kill."""
 DEAR: Final = (
@@ -33,15 +31,12 @@ def unit_of(nodeid: str, *, spark: bool) -> str:
     path = nodeid.partition("::")[0]
     folder = path.rpartition("/")[0]
     shares = folder in FOLDERS and path not in CLUSTERS_OF_THEIR_OWN
-    if not shares or not (spark or folder not in ("tests/spark", "tests/worlds")):
-        return path
-    whole, half, begin = HALF
-    return half if folder == whole and path >= begin else folder
+    return folder if shares and (spark or folder not in ("tests/spark", "tests/worlds")) else path
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Tests as they are dealt out."""
-    first = [*HALF[:2], *FOLDERS, *DEAR]
+    first = [*FOLDERS, *DEAR]
 
     def place(item: pytest.Item) -> int:
         unit = unit_of(item.nodeid, spark=is_spark(item))
@@ -60,7 +55,7 @@ def misplaced(items: Sequence[pytest.Item]) -> list[str]:
     return [
         item.nodeid
         for item in dealt
-        if bool(SHARED & set(getattr(item, "fixturenames", ()))) != (unit_of(item.nodeid, spark=True) in (*FOLDERS, *HALF))
+        if bool(SHARED & set(getattr(item, "fixturenames", ()))) != (unit_of(item.nodeid, spark=True) in FOLDERS)
     ]
 
 

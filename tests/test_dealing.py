@@ -25,9 +25,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 def test_what_shares_a_session_is_one_unit() -> None:
     one = "tests/spark/test_engine.py::test_a_keyed_count_is_right"
-    assert unit_of(one, spark=True) == "tests/spark" == unit_of("tests/spark/test_amnesia.py::test_a[b/c::d]", spark=True)
-    halves = {unit_of(f"tests/spark/test_{name}.py::test_x", spark=True) for name in ("spilling", "upstream")}
-    assert len(halves) == 1 and "tests/spark" not in halves, "it is dealt to two workers"
+    assert unit_of(one, spark=True) == "tests/spark" == unit_of("tests/spark/test_then.py::test_a[b/c::d]", spark=True)
     assert unit_of("tests/spark/test_restart.py::test_x", spark=True) == "tests/spark/test_restart.py"
     assert unit_of(one, spark=False) == "tests/spark/test_engine.py", "those that need no Spark share nothing"
     assert unit_of("tests/oracle/test_joins.py::test_x", spark=False) == "tests/oracle"

@@ -26,6 +26,7 @@ def totals(name: str, sink: Any, rate: int) -> ef.Dataflow:
     return flow
 
 
+@pytest.mark.conformance
 def test_totals_that_only_a_dead_site_had_go_on_from_their_image(spark: Any, named: Named) -> None:
     """Goal: every total is what it is where nothing dies, no epoch is given twice, and the run goes on, without a checkpoint location.
     Method: kill -9 of a site with totals of its own, when all that is passive has an image and more has come since."""

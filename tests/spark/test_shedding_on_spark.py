@@ -27,6 +27,7 @@ def slowly(batch: pa.RecordBatch) -> pa.Array:
     return batch.column("value")
 
 
+@pytest.mark.conformance
 def test_what_comes_out_is_what_the_run_says_it_kept(spark: Any, named: Callable[[str], str]) -> None:
     """Goal: answers under shedding are those of batch over the rows that were kept, and the run ends when its source does.
     Method: three times what can be done; the oracle reads the source again and leaves out what the run tells."""

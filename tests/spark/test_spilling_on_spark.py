@@ -33,6 +33,7 @@ def newest(sink: Any) -> dict[int, int]:
     return dict(zip(table["k"].to_pylist(), table["n"].to_pylist(), strict=True))
 
 
+@pytest.mark.conformance
 def test_counts_are_the_same_with_little_memory_and_a_lost_site(spark: Any) -> None:
     """Goal: exact results from disk, on the executors, through a death. Method: a twentieth of the state fits; kill a site's process."""
     out = ef.sinks.memory("out")
