@@ -173,7 +173,6 @@ def test_it_looks_often_enough_and_not_too_often(lease_s: float, look_s: float) 
     assert Standby(lease_s).look_s == look_s
 
 
-@pytest.mark.conformance
 @pytest.mark.parametrize("mutation", STANDBY, ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     def all_of_them() -> None:

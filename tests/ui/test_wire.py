@@ -182,6 +182,7 @@ def answers_to_garbage(at: str, routes: list[APIRoute], token: str = "act") -> I
                     yield f"{method} {path}{query[:40]} {body[:20]!r}", answer.status, answer.read()
 
 
+@pytest.mark.laws
 def test_garbage_at_every_path_is_answered(tmp_path: Path) -> None:
     """Every path that any of the three pages has, with every method that it has and one more: no fault of the server, and what is wrong is
     said as a problem. What lasts is left out: a preview of nonsense is one of the tests of previews."""
