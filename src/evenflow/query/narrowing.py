@@ -32,42 +32,15 @@ def narrow(layout: Layout, also: Mapping[str, Iterable[str]]) -> Layout:
 
 
 def _narrow(segment: Segment, layout: Layout, needed: set[str]) -> Segment:
-    """Steps whose input is that of the segment, perhaps filtered, must name what they read; else everything is kept.
-
-    So is the source's position, which the log is about.
-    """
-    segment = _pass_on(segment, {layout.arcs[arc].port for arc in segment.outputs})
-    whole, arcs = {INPUT}, layout.arcs
-    position = layout.sources[segment.source or ""].position
-    needed |= set() if position is None else {position}
-    for number, step in enumerate(segment.steps):
-        if step.source not in whole:
-            continue
-        reads = _reads(step)
-        if reads is None or step.other is not None:
-            return segment
-        needed |= reads
-        if step.kind in THROUGH:
-            whole.add(Port(number))
-    if any(arcs[arc].port in whole for arc in segment.outputs) or segment.sink is not None:
-        return segment
-    if not needed:
-        needed = {segment.schema.names[0]}  # A row without a column would be no row: Arrow could not count it.
-    if needed >= set(segment.schema.names):
-        return segment
-    schema = pa.schema([field for field in segment.schema if field.name in needed], segment.schema.metadata)
-    steps = tuple(replace(step, schema=schema) if step.source in whole else step for step in segment.steps)
-    return replace(segment, schema=schema, steps=steps)
-
-
-def _pass_on(segment: Segment, sent: Collection[Port]) -> Segment:
-    """The segment, whose selections hand on no column that nobody behind them reads. What they make themselves they make all the same: it
-    may be an error. sent: ports from which rows go to other segments."""
+    """It is looked from behind which columns somebody reads; a step must name what it reads, else all that it gets is kept. Selections hand
+    on no others. What they make themselves they make all the same: it may be an error. needed: are kept in any case, and so is the source's
+    position, which the log is about."""
     if segment.sink is not None:
         return segment
-    steps = list(segment.steps)
+    steps, position = list(segment.steps), layout.sources[segment.source or ""].position
     wanted: defaultdict[int, set[str] | None] = defaultdict(set)
-    wanted |= {port.step: None for port in sent}
+    wanted |= {layout.arcs[arc].port.step: None for arc in segment.outputs}
+    wanted[INPUT.step] = _both(wanted[INPUT.step], needed if position is None else needed | {position})
     for number in reversed(range(len(steps))):
         steps[number] = step = _handing_on(steps[number], wanted[number])
         reads, before = _reads(step), wanted[step.source.step]
@@ -75,13 +48,19 @@ def _pass_on(segment: Segment, sent: Collection[Port]) -> Segment:
             reads = _both(reads, wanted[number])
         wanted[step.source.step] = None if step.source.port else _both(before, reads)  # What else comes out of a step is as it went in.
         if step.other is not None:
-            wanted[step.other.step] = None
+            wanted[step.other.step] = wanted[step.source.step] = None
+    entering = wanted[INPUT.step]
+    # A row without a column would be no row: Arrow could not count it.
+    schema = segment.schema if entering is None else _only(segment.schema, entering or segment.schema.names[:1])
     for number, step in enumerate(steps):
-        given = _given(steps, step.source)
-        if given is not None and given != step.schema.names:
-            schema = pa.schema([field for field in step.schema if field.name in given], step.schema.metadata)
-            steps[number] = replace(step, schema=schema)
-    return replace(segment, steps=tuple(steps))
+        given = _given(schema, steps, step.source)
+        if given is not None:
+            steps[number] = replace(step, schema=_only(step.schema, given))
+    return replace(segment, schema=schema, steps=tuple(steps))
+
+
+def _only(schema: pa.Schema, names: Collection[str]) -> pa.Schema:
+    return schema if set(schema.names) <= set(names) else pa.schema([field for field in schema if field.name in names], schema.metadata)
 
 
 def _both(one: set[str] | None, other: set[str] | None) -> set[str] | None:
@@ -98,11 +77,15 @@ def _handing_on(step: Step, wanted: set[str] | None) -> Step:
     return step if len(kept) == len(columns) else replace(step, params={**step.params, "columns": tuple(kept) or columns[:1]})
 
 
-def _given(steps: Sequence[Step], port: Port) -> list[str] | None:
-    """Names of the columns that a selection hands on, perhaps through steps that leave them as they are; None of other steps."""
+def _given(entering: pa.Schema, steps: Sequence[Step], port: Port) -> list[str] | None:
+    """Names of the columns that enter, or that a selection hands on, perhaps through steps that leave them as they are; None of other
+    steps."""
     while port.step >= 0 and port.port == 0 and steps[port.step].kind in THROUGH:
         port = steps[port.step].source
-    if port.step < 0 or port.port or steps[port.step].kind != "select":
+    if port == INPUT:
+        names: list[str] = entering.names
+        return names
+    if port.port or steps[port.step].kind != "select":
         return None
     return [name for name, _ in steps[port.step].params["columns"]]
 
