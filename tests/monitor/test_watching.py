@@ -46,7 +46,7 @@ def test_a_box_that_is_combined_before_the_exchange_takes_in_what_its_first_step
     flow = counts()
     picture = drawn(layout(flow.network, sites=2, partitions=4), flow.network)
     assert [step.box for step in picture.steps] == ["kept", "counts", "counts"]
-    heads, tails = ([steps.at.tolist(), steps.box.tolist()] for steps in (picture.heads, picture.tails))
+    heads, tails = ([steps.at.tolist(), steps.each.tolist()] for steps in (picture.heads, picture.tails))
     assert heads == [[0, 1], [1, 2]] and tails == [[0, 2], [1, 2]]
     grown = Growing((("events", ("kept", "counts")), ("counts", ("counts",)), ("out", ())))
     grown.boxes[:] = [[10, 8, 1, 0], [8, 4, 2, 1], [4, 3, 5, 2]]

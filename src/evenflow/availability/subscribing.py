@@ -242,8 +242,7 @@ class Subscription:
             self._gone.pop(ready, None)
             if seen.wanted:
                 self._late[ready] = seen.at_us
-                while len(self._late) > LATE_MOST:
-                    del self._late[next(iter(self._late))]
+                _drop_oldest(self._late, LATE_MOST)
             found.append(Deliver(link, rows))
             self.hedge.passed()
         if found:
@@ -350,8 +349,7 @@ class Subscription:
                 self._seen[epoch] = replace(seen, legs=legs, wanted=wanted)
             else:
                 self._gone[epoch] = self._forget(epoch)
-        while len(self._gone) > AHEAD_MOST:
-            del self._gone[next(iter(self._gone))]
+        _drop_oldest(self._gone, AHEAD_MOST)
 
     def _note_without(self, now_us: int) -> None:
         """Whether no leg is left that could go on. Raises EpochsGone if all are there, and none can."""
@@ -397,6 +395,12 @@ class Subscription:
             return self._swap(leg)
         self.hedged += 1
         return [Want(leg, epoch)]
+
+
+def _drop_oldest(kept: dict[int, Any], most: int) -> None:
+    """What was put there first goes, until there are no more than `most`."""
+    while len(kept) > most:
+        del kept[next(iter(kept))]
 
 
 def progress(of: Subscription) -> Mapping[str, int]:

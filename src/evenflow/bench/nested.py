@@ -31,7 +31,6 @@ FEW: Final = 16
 TAIL: Final = ("p2", "p3", "p4", "p5")
 
 Shape = Callable[["Stream"], "Stream"]
-"""Both shapes of a workload read the same words: what nobody reads is not decoded."""
 WORKLOADS: Final[dict[str, dict[str, Shape]]] = {
     "filter and select": {
         "flat": lambda rows: rows.where("price >= 0 and few >= 0").select("key", "value", "p1", *TAIL),
@@ -54,6 +53,7 @@ WORKLOADS: Final[dict[str, dict[str, Shape]]] = {
         "nested": lambda rows: rows.group_by("key").agg(body="last(body)"),
     },
 }
+"""Both shapes of a workload read the same words: what nobody reads is not decoded."""
 SHAPES: Final = ("flat", "nested")
 
 

@@ -13,31 +13,10 @@ from evenflow.monitor.scene import SceneArrow, SceneBox, SceneSegment, SceneStep
 from evenflow.plan.layout import Dealt, Keyed, Layout, Segment, Single, Spread
 from evenflow.query.geometry import Geometry
 from evenflow.query.network import Network
+from evenflow.statistics.growing import Summed
 
 ROUTES: Final = {Keyed: "keyed", Single: "single", Spread: "spread", Dealt: "dealt"}
 NOWHERE: Final = {"width": 0.0, "height": 0.0, "boxes": [], "arrows": [], "groups": []}
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Some steps of each of so many boxes. at: int64, the steps' numbers; box: whose each is."""
-
-    boxes: int
-    at: NDArray[np.int64]
-    box: NDArray[np.int64]
-
-    @staticmethod
-    def of(steps: Sequence[Sequence[int]]) -> Steps:
-        numbers = [number for mine in steps for number in mine]
-        owners = [box for box, mine in enumerate(steps) for _ in mine]
-        return Steps(len(steps), np.array(numbers, np.int64), np.array(owners, np.int64))
-
-    def sums(self, values: NDArray[np.int64]) -> list[int]:
-        """By box. values: of all steps."""
-        found = np.zeros(self.boxes, np.int64)
-        np.add.at(found, self.box, values[self.at])
-        sums: list[int] = found.tolist()
-        return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +30,18 @@ class Drawn:
     streams: tuple[SceneStream, ...]
     steps: tuple[SceneStep, ...]
     geometry: Any
-    heads: Steps
-    tails: Steps
-    every: Steps
+    heads: Summed
+    tails: Summed
+    every: Summed
 
     def box_counts(self, counts: NDArray[np.int64]) -> tuple[tuple[int, ...], ...]:
         """(rows in, rows out, rows failed, busy us), each by box. counts: see `Growing.boxes`."""
         rows_in, rows_out, busy_us, failed = counts.T
         places = (self.heads, rows_in), (self.tails, rows_out), (self.every, failed), (self.every, busy_us)
-        return tuple([tuple(steps.sums(values)) for steps, values in places])
+        sums = np.zeros((len(places), len(self.boxes)), np.int64)
+        for found, (steps, values) in zip(sums, places, strict=True):
+            steps.into(found, values)
+        return tuple([tuple(found) for found in sums.tolist()])
 
 
 def drawn(planned: Layout, network: Network | None) -> Drawn:
@@ -94,10 +76,16 @@ def drawn(planned: Layout, network: Network | None) -> Drawn:
         ),
         steps=tuple(steps),
         geometry=NOWHERE if geometry is None else geometry.to_json(),
-        heads=Steps.of([[step for step in box.steps if step not in fed] for box in boxes]),
-        tails=Steps.of([[step for step in box.steps if step not in feeding] for box in boxes]),
-        every=Steps.of([box.steps for box in boxes]),
+        heads=_by_box([[step for step in box.steps if step not in fed] for box in boxes]),
+        tails=_by_box([[step for step in box.steps if step not in feeding] for box in boxes]),
+        every=_by_box([box.steps for box in boxes]),
     )
+
+
+def _by_box(steps: Sequence[Sequence[int]]) -> Summed:
+    """How what is counted by step is summed up by box. steps: numbers of each box's."""
+    owners = [box for box, mine in enumerate(steps) for _ in mine]
+    return Summed.of(np.array(owners, np.int64), np.array([number for mine in steps for number in mine], np.int64))
 
 
 def _columns(route: object) -> tuple[str, ...]:

@@ -349,11 +349,17 @@ def _waiting(stands: tuple[Ints, Ints], scene: SceneRun) -> tuple[int | None, ..
 
 def _waiting_bytes(parts: Sequence[PartCounts], scene: SceneRun) -> tuple[int | None, ...]:
     """By stream, at all sites together. None where no site has said anything yet."""
-    found: dict[int, int] = {}
-    for part in parts:
-        for stream, waiting in part.waiting:
-            found[stream] = found.get(stream, 0) + waiting
+    found = _together([part.waiting for part in parts])
     return tuple([found.get(stream.stream) for stream in scene.streams])
+
+
+def _together(told: Iterable[Iterable[tuple[int, int]]]) -> dict[int, int]:
+    """Sums by number, of those that are named."""
+    found: dict[int, int] = {}
+    for pairs in told:
+        for number, count in pairs:
+            found[number] = found.get(number, 0) + count
+    return found
 
 
 def _late(parts: Sequence[PartCounts], scene: SceneRun) -> tuple[int, ...]:
@@ -376,10 +382,7 @@ def _failed(parts: Sequence[PartCounts]) -> tuple[FailedRow, ...]:
 
 def _taken_in(parts: Sequence[PartCounts], ingress: Sequence[int]) -> tuple[int, ...]:
     """Rows of each source."""
-    taken: dict[int, int] = {}
-    for part in parts:
-        for segment, rows in part.taken:
-            taken[segment] = taken.get(segment, 0) + rows
+    taken = _together([part.taken for part in parts])
     return tuple([taken.get(segment, 0) for segment in ingress])
 
 

@@ -81,7 +81,7 @@ class Ending:
 
     def add(self, thread: UserThread | None, ended: Callable[[], None]) -> None:
         """ended: is called on the loop, when the thread has ended: at once if there is none."""
-        if thread is None or thread.over(0.0):
+        if thread is None:
             ended()
             return
         self._threads.append(thread)
