@@ -18,7 +18,8 @@ from tests.store.s3_server import ACCESS, s3_server
 import evenflow as ef
 from evenflow.availability.alive import MOST_ALIVE_BYTES, Alive, alive_name
 from evenflow.availability.alive import to_bytes as alive_bytes
-from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, Piece, StoredObject, entry_name, to_bytes
+from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, Piece, Stopped, StoredObject, entry_name, to_bytes
+from evenflow.availability.retained import CHECKPOINTS
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.query.planner import layout
 from evenflow.sources.pushed import SparkSource
@@ -26,6 +27,7 @@ from evenflow.store.journal import MOST_ENTRY_BYTES, read_journal
 from evenflow.store.objects import MOST_BYTES
 from evenflow.stream.digest import digest_of
 from evenflow.world.locations.silence import alive_at
+from evenflow.world.spark.driver.standing_by import Place, StandbyProgress, StandingBy
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, look
 
 PLANNING = {"sites": 2, "partitions": 16, "max_partitions": None, "writers": None}
@@ -54,7 +56,7 @@ def log(taken: Taken, epoch: int, stamp_us: int) -> None:
     append(taken, Logged(cuts))
 
 
-def append(taken: Taken, matter: Logged | Ended | Completed) -> None:
+def append(taken: Taken, matter: Logged | Ended | Completed | Stopped) -> None:
     standing = taken.standing
     entry = Entry(standing.last + 1, standing.generation, standing.nonce, matter)
     taken.location.store.create(entry_name(entry.number), to_bytes(entry))
@@ -277,6 +279,34 @@ def test_an_altered_checkpoint_ends_one_driver_and_no_second_one(tmp_path: Path)
     begin(looked(tmp_path))
     found = looked(tmp_path)
     assert found.standing.base == 1 and "has other bytes than were written" in found.passed_over[0]
+
+
+def test_who_stands_by_does_not_take_over_what_is_stopped_while_it_passes_a_checkpoint_over(tmp_path: Path) -> None:
+    """Then it reads the whole journal again, and that one may say more than the look which has shown the silence."""
+    taken, names = with_checkpoints(tmp_path)
+    (tmp_path / names[1]).unlink()
+
+    class Stops(Around):
+        """A person stops the run at the moment at which somebody looks at the checkpoints."""
+
+        stops = True
+
+        def sizes(self, prefix: str = "") -> dict[str, int]:
+            if prefix.startswith(CHECKPOINTS) and self.stops:
+                self.stops = False
+                append(taken, Stopped(4))
+            return super().sizes(prefix)
+
+    def watch(progress: StandbyProgress) -> None:
+        if stopped.stops is False and progress.said.endswith("waits until somebody starts it again"):
+            raise KeyboardInterrupt
+
+    location = replace(taken.location, store=(stopped := Stops(taken.location.store)))
+    standing = read_journal(location.store)
+    found = Found(location, standing, PLANNING, layout(flow_of().network, **PLANNING), {})  # type: ignore[arg-type]
+    waiting = StandingBy(str(tmp_path), "taken", Place(lambda: 2, 2, 1, 0.0), 0.05, watch)
+    with pytest.raises(KeyboardInterrupt):
+        waiting.await_turn(found)
 
 
 def test_without_any_checkpoint_that_can_be_read_everything_is_made_again(tmp_path: Path) -> None:

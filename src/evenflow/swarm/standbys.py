@@ -96,8 +96,9 @@ class StandsBy:
         again_us = None if self._missed_us is None else looked_us - self._missed_us
         assert again_us is None or again_us >= lease_us, f"who missed it begins {again_us} us later, and the lease is {lease_us}"
         assert not stopped, "who stands by takes over what a person has stopped"
-        self._begins = True
-        self.began += 1
+        if self._cluster.store.said_us == said_us:  # An entry that came during the look is where this driver's own would be.
+            self._begins = True
+            self.began += 1
         self._missed_us = self._cluster.lasting.clock.now_us
         self.machine.handle(Missed())
 

@@ -205,13 +205,17 @@ class StandingBy:
         return there >= place.replicas and now_s - self._short_s >= place.patience_s
 
     def _turn(self, store: Store, standing: Standing) -> tuple[Standing, tuple[str, ...]] | None:
-        """What this driver is to go on from, and what is to be said of checkpoints; None if it cannot be read now."""
+        """What this driver is to go on from, and what is to be said of checkpoints; None if it cannot be read now, or if an entry has come
+        meanwhile, be it that a person has stopped the run."""
         try:
             fresh = readable_on(store, standing)
         except LocationError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
             self._trouble = str(error)
+            return None
+        if fresh[0].last != standing.last:
+            self._machine.handle(Missed())
             return None
         silent_s = self._machine.silent_s
         text = f"takes over from the driver of generation {standing.generation}, which has been silent for {silent_s:.1f} s"
