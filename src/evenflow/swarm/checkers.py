@@ -262,7 +262,7 @@ class Checkers(Observer):
         granted = window if self._left else 0  # By those who counted before: a replica that has moved cannot take that back.
         if self._reviving and (part.ingress.closed - slowest > window + SLACK + granted):
             return  # What begins again from a base may count before it is level: others wait for it then.
-        self._reviving = bool(self.world.coordinator.membership.joining) and self._reviving
+        self._reviving = self._reviving and (bool(self.world.coordinator.membership.joining) or self._are_behind(active))
         assert part.ingress.closed - slowest <= window + SLACK + granted, (
             f"{part} has closed {part.ingress.closed}; the slowest is at {slowest}"
         )
@@ -299,6 +299,12 @@ class Checkers(Observer):
         if site.part.housing.live and site.part.finished:
             return site.part.finished
         return max([cohort.hosted.done for cohort in site.part.cohorts.values()], default=FOR_EVER)
+
+    def _are_behind(self, sites: list[SimSite]) -> bool:
+        """Some partition is further behind than the window lets it be, also one that is live and has not heard of it."""
+        newest = max([site.part.ingress.closed for site in sites], default=0)
+        done = [cohort.hosted.done for site in sites if site.alive for cohort in site.part.cohorts.values()]
+        return newest - min(done, default=newest) > self.world.options.window_epochs + SLACK
 
     def _lag(self, cohort: int) -> int:
         """A copy is behind by what has passed while its state was on its way; nobody waits for it."""
