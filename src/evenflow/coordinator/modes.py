@@ -2,7 +2,7 @@
 
 One plan changes the modes and who consumes. Where one replica is enough, the others go as if they had died; of an ingress partition its
 leader stays. Where several are to be, places for them are made, and recovery copies what is there to them: until that is done, the next
-death may cost as much as before.
+death may end the run, as it does wherever pairs have one replica left.
 """
 
 from __future__ import annotations

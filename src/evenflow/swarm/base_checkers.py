@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from evenflow.availability.mode import BASED, Mode
+from evenflow.availability.mode import BASED, Mode, of_segment
 from evenflow.exchange.retention import Retention
 from evenflow.plan.layout import Segment
 from evenflow.site.events import Event
@@ -55,8 +55,11 @@ def _kept(site: SimSite, stream: int, block: Block) -> list[Retention]:
 
 
 def in_pairs(world: SimWorld) -> list[Segment]:
-    """Segments that need a live replica at any time: the others begin again, or anew."""
-    return [segment for segment in world.layout.segments if world.coordinator.plan.mode(segment.id) is Mode.PAIRS]
+    """Segments that need a live replica at any time, or will: the others begin again, or anew. A death that is noticed once a change to
+    pairs is committed costs what it costs in pairs."""
+    machine = world.coordinator
+    either = (machine.plan.modes, machine.modes.modes)
+    return [segment for segment in world.layout.segments if any(of_segment(modes, segment.id) is Mode.PAIRS for modes in either)]
 
 
 def may_begin_again(world: SimWorld) -> bool:

@@ -34,10 +34,10 @@ class ChosenModes:
         """Give a box another mode of availability, with all that runs together with it, while everything runs. Results stay the same.
 
         From pairs to amnesia all replicas but one go; back, recovery makes them again: until `progress()["protected"]` is 1, the next
-        death may cost as much as before. It comes after what else is under way. box: its name, or "*" for all. mode: "pairs", "passive",
-        "upstream" or "amnesia". Returns epoch, from which it is so, and modes, of the segments that have changed. timeout_s: after that it
-        is not wanted any more. Raises OperationRefused, and changes nothing, if there is no such box or mode, or if it cannot have it:
-        the message says which box or output is in the way; ClusterError when the time is over.
+        death may end the run, also where something would have begun anew before. It comes after what else is under way. box: its name, or
+        "*" for all. mode: "pairs", "passive", "upstream" or "amnesia". Returns epoch, from which it is so, and modes, of the segments that
+        have changed. timeout_s: after that it is not wanted any more. Raises OperationRefused, and changes nothing, if there is no such box
+        or mode, or if it cannot have it: the message says which box or output is in the way; ClusterError when the time is over.
         """
         machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
 
