@@ -10,7 +10,7 @@ import pytest
 from evenflow.exchange.section import Ack, Mark, Resume, Section
 from evenflow.plan.layout import Arc, Keyed, Layout, Port, Segment, Single, Step
 from evenflow.plan.placement import first_membership
-from evenflow.plan.plan import Plan
+from evenflow.plan.plan import Copy, Plan
 from evenflow.sinks import discard
 from evenflow.site.events import (
     Action,
@@ -220,6 +220,23 @@ def test_an_ingress_that_gets_no_frames_from_here_hears_at_once_that_an_epoch_is
     site.give(Heard(0, Section(marks=[site.mark(0, 1), site.mark(1, 1)])))
     acks = [section.ack for section in site.said[0] if section.ack is not None]
     assert acks[-1] == Ack((1, 1), 1, 1, 1 + OPTIONS.window_epochs)
+
+
+def test_who_listens_later_hears_how_far_this_site_is_though_nothing_happens_here() -> None:
+    """Goal: a copy that is level finds out that it is (C3). Method: a site to which all has come and from which nobody gets anything else;
+    then state is copied to a third one, which must know how far this one is, and no rows come until it does."""
+    site = Driver(1)
+    site.begin()
+    site.give(Heard(0, Section(marks=[site.mark(0, 1), site.mark(1, 1)])))
+    site.give(TimerFired("ack"), after_ms=OPTIONS.ack_ms)  # By now all that was to be said is.
+    copy = Copy(1, 0, (0,), 0, 2, 0)
+    plan = replace(PLAN, number=1, effective=2, placement=(((0, 2),), *PLAN.placement[1:]), copies=(copy,))
+    first = first_membership(two_site_layout(), PLAN, range(2))
+    site.give(PlanCommitted(plan))
+    actions = site.give(MembershipChanged(replace(first, number=1, sites=(0, 1, 2), joining=(copy,))))
+    assert [timer.name for timer in actions if isinstance(timer, SetTimer)] == ["ack"] and 2 not in site.said
+    site.give(TimerFired("ack"), after_ms=OPTIONS.ack_ms)
+    assert [section.ack for section in site.said[2]] == [Ack((1, 1), 1, 1, 1 + OPTIONS.window_epochs)]
 
 
 def test_a_consumer_asks_its_feeders_when_the_run_starts_and_again_over_a_new_link() -> None:

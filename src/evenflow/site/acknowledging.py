@@ -67,6 +67,12 @@ class Acknowledging:
             self.credit.received_more()
             self._schedule()
 
+    def change(self, only_acks: tuple[SiteId, ...]) -> None:
+        """Plan or membership are new. Who listens from now on may wait for what was said long ago: nothing else need ever go there."""
+        self.only_acks = only_acks
+        if self.credit.lacks(()):
+            self._schedule()
+
     def tell(self, *, at_once: bool) -> None:
         """Say how far this site has come. at_once: without waiting for a message to travel with."""
         for peer in self.only_acks:

@@ -120,7 +120,7 @@ class Effects(Fittings):
         self.housing.sort()
         self.housing.look_ahead()
         self.audience.change(self.housing.order, self.housing.consumed, replicated=self.housing.replicated, stable=self.stable)
-        self.acknowledging.only_acks = self.audience.only_acks
+        self.acknowledging.change(self.audience.only_acks)
         promoted = self.leading.change()
         if self.started:
             self._take_roles(promoted)
