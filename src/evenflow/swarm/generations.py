@@ -205,8 +205,8 @@ class Generations:
         store, random = self.cluster.store, self._random
         standing = store.standing()
         names = sorted(stored.name for newest in standing.checkpoints[-1:] for stored in newest.objects)
-        if standing.collected or len(standing.checkpoints) >= RETAINED:  # Who collects may be at it.
-            others = [needed([made]) for made in standing.checkpoints[:-1] if store.is_whole(made)]
+        if standing.collected or store.swept or len(standing.checkpoints) >= RETAINED:  # Who collects may be at it.
+            others = [needed([made]) for made in standing.checkpoints[:-1] if made.epoch >= store.swept and store.is_whole(made)]
             names = [name for name in names if not all(name in other for other in others)]
         if names:
             self._damaged = True

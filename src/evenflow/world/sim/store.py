@@ -48,15 +48,16 @@ class SimStore:
     many drivers have begun here. unreadable: (generation, number) of checkpoints that those who begin pass over, since somebody has found
     that they cannot be read (K9).
 
-    For checkers: written has every object of the journal that ever was, as it was first. refilled: names that were given to something
-    else when what had been there was deleted. watch: is called when a request of who collects was carried out.
+    For checkers: swept is the epoch of the oldest checkpoint behind which all rows are kept. written has every object of the journal that
+    ever was, as it was first. refilled: names that were given to something else when what had been there was deleted. watch: is called
+    when a request of who collects was carried out.
     """
 
     def __init__(self, clock: VirtualClock, model: StoreModel, random: Random) -> None:
         self.clock, self.model, self._random = clock, model, random
         self.objects = Objects()
         self.refuses, self.slow, self.has_refused = False, 1.0, False
-        self.requests = self.generations = self.said_us = 0
+        self.requests = self.generations = self.said_us = self.swept = 0
         self.unreadable: set[tuple[int, int]] = set()
         self.written: dict[str, bytes] = {}
         self.refilled: list[str] = []
@@ -190,6 +191,7 @@ class SimStore:
     def sweep(self, retained: Sequence[Completed], rows: Iterable[str] = ()) -> None:
         """Delete what nobody needs of the objects of checkpoints (K8). A store that refuses keeps them for another time."""
         self.requests += 1
+        self.swept = max(self.swept, min([made.epoch for made in retained], default=0) if not self.refuses else 0)
         for name in [*garbage(list(self.objects), retained), *rows] if not self.refuses else ():
             self.objects.pop(name, None)
 
