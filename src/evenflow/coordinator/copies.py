@@ -42,12 +42,14 @@ def retire(machine: RunEffects, event: SiteSaid) -> None:
 
 
 def drop_copy(machine: RunEffects, event: SiteSaid) -> None:
-    """Effect of rule C4: the copy is forgotten. Its two sites have a pause; what is missing still is copied between others meanwhile."""
+    """Effect of rule C4: the copy is forgotten. Its two sites have a pause; what is missing still is copied between others meanwhile. Where
+    nobody has what it was to bring, those that begin again with it may wait for its frames: they are forgotten too, and all begin again."""
     assert isinstance(event.fact, CopyFailed)
     number, why, before = event.fact.number, event.fact.why, machine.membership
     copy = next(copy for copy in before.joining if copy.number == number)
-    joining = tuple(other for other in before.joining if other.number != number)
-    machine.change_membership(joining=joining, dropped=(*before.dropped, number))
+    given_up = [other.number for other in before.joining if other.number == number or (copy.revives and other.revives)]
+    joining = tuple(other for other in before.joining if other.number not in given_up)
+    machine.change_membership(joining=joining, dropped=(*before.dropped, *given_up))
     if copy.revives:
         machine.reviving.failed += 1
         machine.happened(Kind.COPY_DROPPED, event.site, f"site {event.site} cannot begin again from the end of epoch {copy.base}: {why}")
