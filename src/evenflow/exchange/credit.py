@@ -141,6 +141,11 @@ class Credit:
                 return True
         return False
 
+    @property
+    def has_news(self) -> bool:
+        """There is more to be said than what everybody takes for granted at the start."""
+        return self._news > 0
+
     def must_tell(self, peer: SiteId) -> bool:
         return self._told.get(peer, self._news) != self._news
 

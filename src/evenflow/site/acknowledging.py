@@ -70,7 +70,7 @@ class Acknowledging:
     def change(self, only_acks: tuple[SiteId, ...]) -> None:
         """Plan or membership are new. Who listens from now on may wait for what was said long ago: nothing else need ever go there."""
         self.only_acks = only_acks
-        if self.credit.lacks(()):
+        if self.credit.has_news and self.credit.lacks(()):
             self._schedule()
 
     def tell(self, *, at_once: bool) -> None:
