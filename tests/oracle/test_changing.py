@@ -150,6 +150,10 @@ QUALIFIED = {
         FROM orders WHERE who IS NOT NULL GROUP BY GROUPING SETS ((kind, who % 2), (who % 2))""",
     "groups above the mean of all": """
         SELECT who, sum(price) AS s FROM orders GROUP BY who QUALIFY s > 1.5 * avg(s) OVER ()""",
+    "over groups by all": """
+        SELECT kind, who % 3 AS third, count(*) AS c, 7 AS seven, sum(price) / sum(sum(price)) OVER (PARTITION BY kind) AS share,
+        rank() OVER (ORDER BY kind) + count(*) AS place FROM orders GROUP BY ALL HAVING c > 15""",
+    "over one group": "SELECT sum(price) AS s, count(*) OVER () AS c, sum(sum(price)) OVER () AS t FROM orders GROUP BY ALL",
     "places": "SELECT id, who FROM orders QUALIFY rank() OVER (PARTITION BY who ORDER BY price DESC) = 2",
     "names of the list, distinct afterwards": """
         SELECT DISTINCT kind + 1 AS more, count(*) OVER (PARTITION BY kind) AS c FROM orders QUALIFY more > 2 AND c > 20""",

@@ -20,7 +20,7 @@ from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_agg
 from evenflow.query.script.own_sessions import with_sessions
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.running import Changes
-from evenflow.query.script.sets import is_window, sets_of, spread_sets
+from evenflow.query.script.sets import by_all, is_window, sets_of, spread_sets
 from evenflow.query.script.spans import of_intervals, span_us, window_spans_us
 from evenflow.query.sql.composed import DISTINCT_COUNT
 from evenflow.query.sql.functions import AGGREGATES, is_function
@@ -81,7 +81,7 @@ class Grouping:
         if group is None:
             return
         if group.args.get("all"):
-            group = exp.Group(expressions=[tree for _, tree in self.items if not _is_over_groups(tree)])
+            group = by_all(tree for _, tree in self.items)
         sets = sets_of(lower, group)
         if sets is not None:
             group = self._spread(group, *sets)
@@ -446,11 +446,6 @@ class Grouping:
             over = grouped.window(texts[0], slide, column=time.name, mode=mode, allowed_lateness=lateness, start=start)
             slide_us = spans[min(1, len(spans) - 1)]
             return over, Windows(START, END, spans[0], slide_us, spans[2] % slide_us if len(spans) > 2 else 0)
-
-
-def _is_over_groups(tree: exp.Expr) -> bool:
-    """Whether GROUP BY ALL groups by something else: an aggregate, or a literal, which is the same for all."""
-    return isinstance(tree, exp.Literal) or any(is_aggregate(node) for node in tree.walk())
 
 
 def check_windows(lower: Lower, windows: Windows, where: exp.Expr) -> None:

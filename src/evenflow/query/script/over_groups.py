@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from evenflow.query.script.lowering import Lower, is_aggregate, is_aggregated
+from evenflow.query.script.lowering import is_aggregate, is_aggregated
 from evenflow.query.script.qualify import named_item
 from evenflow.query.script.relation import own_column
+from evenflow.query.script.sets import by_all
 
 
-def without_groups(lower: Lower, tree: exp.Select) -> exp.Select:
+def without_groups(tree: exp.Select) -> exp.Select:
     """The query with its groups, HAVING too, as a query in FROM; the tree itself if nothing is OVER their rows.
 
     A star is left as it is, and refused with the groups.
@@ -21,9 +22,10 @@ def without_groups(lower: Lower, tree: exp.Select) -> exp.Select:
     grouped = group is not None or tree.args.get("having") is not None or any(map(is_aggregated, items))
     if not over or not grouped or any(item.is_star for item in items):
         return tree
-    if group is not None and group.args.get("all"):
-        lower.script.fail(over[0], "OVER (...) beside GROUP BY ALL is not available; name the keys, or write it in a query around this one")
     inner = tree.copy()
+    if group is not None and group.args.get("all"):
+        keys = by_all(item.unalias().copy() for item in items)
+        inner.set("group", keys if keys.expressions else None)
     for clause in ("distinct", "with_"):  # What WITH names is known already.
         inner.set(clause, None)
     keys = _keys(inner, items)

@@ -101,7 +101,7 @@ class Lowering(Lower):
             self.script.fail(tree, "a SELECT without FROM is one row and no stream; say which stream it reads")
         for around in (
             without_qualify(self, tree),
-            without_groups(self, tree),
+            without_groups(tree),
             without_having(tree),
         ):  # The last that is evaluated comes first.
             if around is not tree:

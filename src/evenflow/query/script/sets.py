@@ -6,19 +6,28 @@ the key is left out: it is Spark's grouping_id().
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations, product
 from math import prod
 from typing import Final
 
 from sqlglot import exp
 
-from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Lower
+from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Lower, is_aggregate
 from evenflow.query.script.relation import Relation, computed, free_name, own_column
 
 _SEVERAL: Final = (exp.Rollup, exp.Cube, exp.GroupingSets)
 MOST: Final = 512
 """Sets of one GROUP BY."""
+
+
+def by_all(items: Iterable[exp.Expr]) -> exp.Group:
+    """What GROUP BY ALL means. It groups by nothing that is an aggregate or OVER the groups, nor by literals, which are the same for all."""
+    return exp.Group(expressions=[tree for tree in items if not isinstance(tree, exp.Literal) and not any(map(_is_of_groups, tree.walk()))])
+
+
+def _is_of_groups(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Window) or is_aggregate(tree)
 
 
 def sets_of(lower: Lower, group: exp.Group) -> tuple[list[list[exp.Expr]], list[exp.Expr]] | None:
@@ -93,4 +102,4 @@ def _where(number: str, bit: int, key: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this="if", expressions=[there, key.copy(), exp.Null()])
 
 
-__all__ = ["is_window", "sets_of", "spread_sets"]
+__all__ = ["by_all", "is_window", "sets_of", "spread_sets"]
