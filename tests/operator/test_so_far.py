@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import ArithmeticOverflow
+from evenflow.operator.changes.framed import framed
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.so_far import FUNCTIONS, LONG_ROWS, can_be_so_far, so_far
 from evenflow.query.aggregates import AggCall, result_type
@@ -37,6 +38,9 @@ COLUMNS = {
     "booleans": with_nulls(pa.array(WHOLE % 3 == 0)),
     "nulls alone": pa.nulls(COUNT, pa.float64()),
     "words": with_nulls(pa.array([f"w{value % 9}" for value in WHOLE])),
+    "no words": pa.nulls(COUNT, pa.string()),
+    "decimals": with_nulls(pa.array(WHOLE, pa.int64()).cast(pa.decimal128(30, 0))),
+    "structures": with_nulls(pa.array([{"a": int(value) % 4, "b": f"{value % 3}"} for value in WHOLE])),
 }
 
 
@@ -74,6 +78,20 @@ def test_first_and_last_are_of_the_rows_that_count(name: str) -> None:
         for at, value in enumerate(found):
             rows = [row for row in range(START[at], at + 1) if of[row]]
             assert repr(value) == repr(values[rows[place]] if rows else None)
+
+
+def test_an_average_is_rounded_as_the_aggregate_rounds_it() -> None:
+    """The total first: 2^53 + 1 is no double. And no total is too great for an average."""
+    values = pa.array([2**53, 1, 0, 2**63 - 1, 2**63 - 1, 2**63 - 1, None, -5, 2**63 - 1])
+    start, every = np.array([0, 0, 0, 3, 3, 3, 3, 3, 8]), np.ones(9, np.bool_)
+    totals = Aggregate(pa.schema([("at", pa.int64()), ("x", pa.int64())]), ("at",), [AggCall("y", "avg", "x", pa.float64())])
+    row = np.concatenate([np.arange(begin, at + 1) for at, begin in enumerate(start)])
+    batch = pa.RecordBatch.from_arrays([pa.array(np.repeat(np.arange(9), np.arange(9) - start + 1)), values.take(row)], names=["at", "x"])
+    (found,) = totals.process(Rows(batch, np.zeros(row.size, np.int32), None), Tick(0, 0, NO_WATERMARK, NO_WATERMARK))
+    wanted = found.batch.column("y").to_pylist()
+    assert wanted[:3] == [2.0**53, 2.0**52, 2.0**53 / 3] != [2.0**53, 2.0**52, (2**53 + 1) / 3]
+    assert so_far("avg", values, start, pa.float64(), every).to_pylist() == wanted
+    assert framed("avg", values, start, np.arange(1, 10), pa.float64()).to_pylist() == wanted
 
 
 def test_a_sum_that_leaves_bigint_says_so() -> None:

@@ -204,6 +204,17 @@ def test_functions_over_rows(spark: Any) -> None:
     check(spark, OVER)
 
 
+def test_averages_of_whole_numbers_that_are_no_doubles(spark: Any) -> None:
+    """To the last digit, which rows are compared without elsewhere."""
+    sql = """SELECT who, avg(n) OVER (PARTITION BY kind ORDER BY who) AS a, avg(n) OVER (PARTITION BY kind) AS b,
+        avg(n) OVER (PARTITION BY kind ORDER BY who ROWS 1 PRECEDING) AS c FROM (
+        SELECT kind, who, CASE WHEN who = 0 THEN 9007199254740992 WHEN who = 1 THEN 1 WHEN who = 2 THEN 0 END AS n
+        FROM orders WHERE who < 4 GROUP BY kind, who)"""
+    wanted = sorted(map(tuple, spark.sql(sql).collect()), key=repr)
+    assert 2.0**53 / 3 in {row[2] for row in wanted}
+    assert sorted((tuple(row.values()) for row in left(run(sql, 2)).to_pylist()), key=repr) == wanted
+
+
 def test_rows_of_some_places(spark: Any) -> None:
     check(spark, QUALIFIED)
 

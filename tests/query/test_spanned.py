@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 import numpy as np
@@ -207,6 +208,30 @@ def test_all_rows_so_far(epoch_rows: int) -> None:
         assert (row["l"], row["m"]) == (NOON + timedelta(seconds=SECONDS[rows[0]]), sum(around(at, -2, 0)))
 
 
+@pytest.mark.parametrize("epoch_rows", [7, 1000])
+def test_all_rows_so_far_of_decimals_and_texts(epoch_rows: int) -> None:
+    so_far, until = f"{BY_ROWS} ROWS UNBOUNDED PRECEDING)", f"{BY_ROWS} ROWS BETWEEN UNBOUNDED PRECEDING AND"
+    text = f"""SELECT n, sum(d * 1.25) {so_far} AS a, avg(d) {until} 1 FOLLOWING) AS b, max(w) {so_far} AS c,
+        min(w) {until} 2 PRECEDING) AS e, last_value(w) {so_far} AS f, nth_value(w, 3) {so_far} AS g, max(struct(x, w)) {so_far} AS h, min(d) {until} 1 PRECEDING) AS i,
+        first_value(named_struct('w', w, 'l', array(n))) {so_far} AS j, avg(n * 46116860184273879) {so_far} AS l FROM t"""
+    for at, row in {row["n"]: row for row in run(text, epoch_rows)}.items():
+        rows = in_order(at)
+        place = rows.index(at)
+        own, ahead = rows[: place + 1], rows[: place + 2]
+        words = [word for word in (WORDS[i] for i in own) if word is not None]
+        before = [word for word in (WORDS[i] for i in rows[: max(0, place - 1)]) if word is not None]
+        pairs = [(VALUES[i] or 0.0, WORDS[i] or "") for i in own if VALUES[i] is not None]
+        assert row["a"] == sum(own) * Decimal("1.25")
+        assert row["b"] == (Decimal(sum(ahead)) / len(ahead)).quantize(Decimal("0.0001"), ROUND_HALF_UP)
+        assert (row["c"], row["e"], row["f"]) == (max(words, default=None), min(before, default=None), WORDS[at])
+        assert row["g"] == (WORDS[rows[2]] if place >= 2 else None)
+        best = max(pairs, default=(None, None))
+        assert row["h"] == {"x": best[0], "w": best[1]}
+        assert row["i"] == min(map(Decimal, rows[:place]), default=None)
+        assert row["j"] == {"w": WORDS[rows[0]], "l": [rows[0]]}
+        assert row["l"] == pytest.approx(sum(own) * 46116860184273879 / len(own), rel=1e-15)
+
+
 def test_all_rows_so_far_and_some_that_follow() -> None:
     ahead = "ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING"
     text = f"""SELECT n, sum(x) {BY_ROWS} {ahead}) AS a, count(*) {BY_ROWS} {ahead}) AS b, lead(n) {BY_ROWS}) AS c,
@@ -303,11 +328,13 @@ def test_two_orders_that_wait_for_rows_are_refused() -> None:
 
 def test_what_all_rows_so_far_cannot_be() -> None:
     for call, says in (
-        ("sum(d)", "not available for decimal128.*cast it to double"), ("max(w)", "available for numbers and times"),
-        ("nth_value(n, 2)", "nth_value of all rows so far"), ("ntile(3)", "ntile of every row changes with every row to come"),
+        ("sum(w)", "sum is of numbers, not of string; cast it to double"), ("max(map(k, n))", "maps have no order"),
+        ("ntile(3)", "ntile of every row changes with every row to come"),
         ("stddev(n)", "is not available here"),
     ):  # fmt: skip
         with pytest.raises(QueryError, match=says):
             run(f"SELECT {call} OVER (PARTITION BY k ORDER BY ts) AS a FROM t", 10)
+    with pytest.raises(QueryError, match="avg needs a number, not string"):
+        run("SELECT avg(w) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) AS a FROM t", 10)
     with pytest.raises(QueryError, match="rank of every row would change with every row to come; order them by event time, or keep"):
         run("SELECT rank() OVER (PARTITION BY k ORDER BY n) AS a FROM t", 10)

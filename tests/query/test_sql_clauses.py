@@ -60,7 +60,8 @@ def test_a_star_leaves_columns_out() -> None:
 
 def test_what_is_over_groups_is_no_key_of_all() -> None:
     """Spark takes a place for a key here, and refuses it."""
-    text = "SELECT k, n % 2 AS odd, rank() OVER (PARTITION BY k ORDER BY n % 2 DESC) AS r, lag(k) OVER (ORDER BY k, n % 2) AS l FROM t GROUP BY"
+    over = "rank() OVER (PARTITION BY k ORDER BY n % 2 DESC) AS r, lag(k) OVER (ORDER BY k, n % 2) AS l"
+    text = f"SELECT k, n % 2 AS odd, {over} FROM t GROUP BY"
     assert rows(f"{text} ALL", "complete") == rows(f"{text} k, odd", "complete") != []
 
 

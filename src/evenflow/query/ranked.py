@@ -10,11 +10,12 @@ import pyarrow as pa
 from evenflow.query.built import Built
 from evenflow.query.sql.decimal_math import mean_type, sum_type
 from evenflow.stream.change import CHANGE_FIELD
-from evenflow.stream.schema import parse_ddl
+from evenflow.stream.schema import has_map, parse_ddl
 
 PLACES: Final = ("row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist")
 NEIGHBOURS: Final = ("lag", "lead")
-FRAMED: Final = ("count", "sum", "avg", "min", "max", "first_value", "last_value", "nth_value")
+PLACED: Final = ("first_value", "last_value", "nth_value")
+FRAMED: Final = ("count", "sum", "avg", "min", "max", *PLACED)
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,15 @@ class Place:
         if self.function == "avg" or (self.function == "sum" and pa.types.is_floating(kind)):
             return pa.float64()
         return pa.int64() if self.function == "sum" else kind
+
+
+def misfit(place: Place, kind: pa.DataType) -> str | None:
+    """Why a place cannot be of a column of this type; None if it can."""
+    if place.function in ("sum", "avg") and not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        return f"{place.function} is of numbers, not of {kind}; cast it to double"
+    if place.function in ("min", "max") and has_map(kind):
+        return f"{place.function} cannot work on {kind}: maps have no order"
+    return None
 
 
 @dataclass

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from evenflow.query.aggregates import fixed_width
 from evenflow.query.built import Built
-from evenflow.query.ranked import NEIGHBOURS, PLACES, Place
+from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place
 from evenflow.stream.schema import parse_ddl
 
 
@@ -95,21 +94,13 @@ class Spanned(Built):
         return None if self.ahead_us else next(follows, None)
 
 
-def from_first_of(place: Place, kind: pa.DataType | None) -> str | None:
-    """Why the frame of this function cannot begin with the first row; None if it can. kind: of its column."""
-    if place.function in PLACES:
-        later = place.function not in ("row_number", "rank", "dense_rank")
-        return f"{place.function} of every row changes with every row to come" if later else None
-    if place.function == "nth_value":
-        return "nth_value of all rows so far is not available"
-    if kind is None or place.function == "count":
-        return None
-    unsigned = kind.id == pa.uint64().id
-    if place.function in ("sum", "avg"):
-        fits = pa.types.is_floating(kind) or (pa.types.is_integer(kind) and not unsigned)
-        return None if fits else f"{place.function} of all rows so far is not available for {kind}; cast it to double"
-    fits = fixed_width(kind) and not (unsigned and place.function in ("min", "max"))
-    return None if fits else f"{place.function} of all rows so far would keep values of {kind}; it is available for numbers and times"
+def unfit(place: Place) -> str | None:
+    """Why rows that come once cannot have this place; None if they can."""
+    if place.function in PLACES and place.function not in ("row_number", "rank", "dense_rank"):
+        return f"{place.function} of every row changes with every row to come"
+    if place.function in FRAMED and place.high is None:
+        return "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW"
+    return None
 
 
 def params_in_time(keys: Sequence[str], described: Spanned, ties: Sequence[str] | None) -> dict[str, Any]:
@@ -118,4 +109,4 @@ def params_in_time(keys: Sequence[str], described: Spanned, ties: Sequence[str] 
     return {"keys": tuple(keys), "processor": described, **order, "verify": None}
 
 
-__all__ = ["Spanned", "from_first_of", "params_in_time"]
+__all__ = ["Spanned", "params_in_time", "unfit"]

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import decimal
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from evenflow.errors import ArithmeticOverflow
+from evenflow.operator.totals.extremes import ranked
+from evenflow.operator.totals.wide_sums import mean_of, sums, total_of, wide_of
 from evenflow.stream.arrays import Floats, Int64s
 
 Anchor = Literal["low", "high"] | None
-
-_WIDE = decimal.Context(prec=77)
 
 
 def framed(
@@ -37,36 +34,25 @@ def framed(
     if function == "nth_value":
         none = low + nth > high
         return values.take(pa.array(np.where(none, 0, low + nth - 1), mask=none))
-    there = values.is_valid().to_numpy(zero_copy_only=False)
-    counted = _sums(there.astype(np.int64), low, high)
+    counted = _counts(values, low, high)
     if function == "count":
         return pa.array(counted, pa.int64())
     if function in ("min", "max"):
-        return _extremes(function, values, low, high, kind)
+        return _extremes(function, values, low, high)
     empty = counted == 0
     if pa.types.is_floating(values.type):
         total = _float_sums(values.cast(pa.float64()).fill_null(0.0).to_numpy(), low, high, anchor)
         total[np.isnan(total)] = np.nan  # The one NaN, whatever made it.
         return pa.array(total if function == "sum" else np.divide(total, np.maximum(counted, 1)), kind, mask=empty)
-    plain = [0 if value is None else value for value in values.to_pylist()]
-    whole = _sums(np.array(plain, object), low, high)
-    if pa.types.is_decimal(kind):
-        unit = decimal.Decimal(1).scaleb(-kind.scale)
-        shown = [
-            None if none else _WIDE.quantize(_WIDE.divide(total, int(count)) if function == "avg" else decimal.Decimal(total), unit)
-            for total, count, none in zip(whole, counted, empty, strict=True)
-        ]
-        return pa.array(shown, kind)
-    if function == "avg":
-        return pa.array([None if none else total / int(count) for total, count, none in zip(whole, counted, empty, strict=True)], kind)
-    wrong = next((total for total in whole if not -(2**63) <= total < 2**63), None)
-    if wrong is not None:
-        raise ArithmeticOverflow("a sum OVER rows left the range of bigint: cast the column to double")
-    return pa.array([None if none else total for total, none in zip(whole, empty, strict=True)], kind)
+    exact = sums(wide_of(values), low, high)
+    if function == "sum":
+        return total_of(exact, kind, empty)
+    return mean_of(exact, counted, kind, values.type.scale if pa.types.is_decimal(values.type) else 0)
 
 
-def _sums(values: Any, low: Int64s, high: Int64s) -> Any:
-    until = np.concatenate([values[:0], [0], np.cumsum(values)]) if values.size else np.zeros(1, values.dtype)
+def _counts(values: pa.Array, low: Int64s, high: Int64s) -> Int64s:
+    until = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values.is_valid().to_numpy(zero_copy_only=False), out=until[1:])
     return until[high] - until[low]
 
 
@@ -88,18 +74,12 @@ def _float_sums(values: Floats, low: Int64s, high: Int64s, anchor: Anchor) -> Fl
         return sums
 
 
-def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s, kind: pa.DataType) -> pa.Array:
+def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s) -> pa.Array:
     """By how values are ordered: nulls are left out, and NaN is the greatest."""
-    if pa.types.is_floating(values.type):
-        values = pc.add(values, pa.scalar(0.0, values.type))  # -0.0 is 0.0, whichever came first.
-    codes = values.dictionary_encode()
-    words = codes.dictionary.to_pylist()
-    sorted_words = sorted(words, key=lambda value: (value != value, value))
-    rank = {word: at for at, word in enumerate(sorted_words)}
-    of = np.array([rank[word] for word in words] or [0], np.int64)
-    index = codes.indices.fill_null(0).to_numpy(zero_copy_only=False)
+    ranks, words = ranked(values)
     worst = -1 if function == "max" else len(words)
-    ranks = np.where(values.is_valid().to_numpy(zero_copy_only=False), of[index], worst) if len(values) else np.zeros(0, np.int64)
+    if values.null_count:
+        ranks = np.where(values.is_valid().to_numpy(zero_copy_only=False), ranks, worst)
     best = np.maximum if function == "max" else np.minimum
     found = np.full(low.size, worst, np.int64)
     begins = np.flatnonzero(np.diff(low, prepend=-1)) if low.size else low
@@ -109,4 +89,4 @@ def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s, kind: 
             length = high[begin:end] - low[begin]
             found[begin:end] = np.where(length > 0, run[np.maximum(length - 1, 0)], worst)
     none = found == worst
-    return pa.array([None if nothing else sorted_words[at] for at, nothing in zip(found.tolist(), none.tolist(), strict=True)], kind)
+    return words.take(pa.array(np.where(none, 0, found), mask=none))

@@ -5,16 +5,17 @@ Each value is what `Aggregate` makes of these rows alone, to the last bit: float
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels.columns import floats_of, integers_of, is_word, ordered_floats, unordered_floats
+from evenflow.operator.totals.extremes import ranked
+from evenflow.operator.totals.wide_sums import mean_of, sums, total_of, wide_of
 from evenflow.state.keys import to_array
 from evenflow.stream.arrays import Bools, Floats, Int64s
+from evenflow.stream.schema import has_map
 
 FUNCTIONS: Final = frozenset(("count", "sum", "avg", "min", "max", "first", "last"))
 LONG_ROWS: Final = 64
@@ -26,7 +27,7 @@ def can_be_so_far(function: str, kind: pa.DataType) -> bool:
     if function in ("count", "first", "last"):
         return True
     if function in ("min", "max"):
-        return is_word(kind) and kind.id not in (pa.null().id, pa.uint64().id)
+        return kind.id not in (pa.null().id, pa.uint64().id) and not has_map(kind)
     return function in FUNCTIONS and (pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind.id != pa.uint64().id))
 
 
@@ -55,12 +56,11 @@ def so_far(function: str, values: pa.Array | None, start: Int64s, kind: pa.DataT
     if pa.types.is_floating(values.type):
         total = _float_sums(np.where(rows, floats_of(values), 0.0), start)
         return pa.array(total if function == "sum" else np.divide(total, np.maximum(counted, 1)), kind, mask=empty)
-    sums = _integer_sums(np.where(rows, integers_of(values), 0), start)
+    given = wide_of(values)
+    exact = sums(given if rows.all() else given.where(rows), start, np.arange(1, start.size + 1))
     if function == "sum":
-        if sums.dtype == object and any(not -(2**63) <= total < 2**63 for total in sums):
-            raise ArithmeticOverflow("a sum of rows so far left the range of bigint: cast the column to double")
-        return pa.array(sums.astype(np.int64), kind, mask=empty)
-    return pa.array(sums.astype(np.float64) / np.maximum(counted, 1), kind, mask=empty)
+        return total_of(exact, kind, empty)
+    return mean_of(exact, counted, kind, values.type.scale if pa.types.is_decimal(values.type) else 0)
 
 
 def _counts(rows: Bools, start: Int64s) -> Int64s:
@@ -80,14 +80,6 @@ def _place(function: str, values: pa.Array, start: Int64s, rows: Bools) -> pa.Ar
         at = firsts[np.searchsorted(begins, start)]
         none = at > here
     return values.take(pa.array(np.where(none, 0, at), mask=none))
-
-
-def _integer_sums(values: Int64s, start: Int64s) -> npt.NDArray[Any]:
-    """int64 (n,), or objects where sums of all rows together could leave int64."""
-    most = max(abs(int(values.min())), abs(int(values.max())))
-    plain: npt.NDArray[Any] = values if most * values.size < 2**63 else values.astype(object)
-    until: npt.NDArray[Any] = np.cumsum(plain)
-    return np.asarray(until - (until[start] - plain[start]))
 
 
 def _float_sums(values: Floats, start: Int64s) -> Floats:
@@ -111,14 +103,22 @@ def _float_sums(values: Floats, start: Int64s) -> Floats:
 
 def _best(function: str, values: pa.Array, rows: Bools, start: Int64s, kind: pa.DataType, empty: Bools) -> pa.Array:
     """NaN is the greatest, and of zeros the one without a sign."""
-    floating = pa.types.is_floating(values.type)
-    words, ranks = np.unique(ordered_floats(floats_of(values)) if floating else integers_of(values), return_inverse=True)
+    if is_word(values.type) and values.type.id != pa.uint64().id:
+        floating = pa.types.is_floating(values.type)
+        words, ranks = np.unique(ordered_floats(floats_of(values)) if floating else integers_of(values), return_inverse=True)
+        best = words[_best_ranks(function, ranks, rows, start, words.size)]
+        return to_array(unordered_floats(best).view(np.int64) if floating else best, kind, empty)
+    ranks, named = ranked(values)
+    found = _best_ranks(function, ranks, rows, start, len(named))
+    return named.take(pa.array(found, mask=empty))
+
+
+def _best_ranks(function: str, ranks: Int64s, rows: Bools, start: Int64s, count: int) -> Int64s:
     # A group's ranks are above those of all groups before, so the greatest up to a row is of its group.
-    above = np.cumsum(start == np.arange(start.size)) * (words.size + 1)
-    ranks = ranks if function == "max" else words.size - 1 - ranks
+    above = np.cumsum(start == np.arange(start.size)) * (count + 1)
+    ranks = ranks if function == "max" else count - 1 - ranks
     found = np.maximum(np.maximum.accumulate(above + np.where(rows, ranks + 1, 0)) - above - 1, 0)
-    best = words[found if function == "max" else words.size - 1 - found]
-    return to_array(unordered_floats(best).view(np.int64) if floating else best, kind, empty)
+    return found if function == "max" else np.maximum(count - 1 - found, 0)
 
 
 __all__ = ["FUNCTIONS", "can_be_so_far", "so_far"]

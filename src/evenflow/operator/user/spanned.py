@@ -21,7 +21,7 @@ import pyarrow as pa
 from evenflow.kernels.columns import integers_of, is_word, nulls_of
 from evenflow.operator.changes.around import Ordered, around, numbers_of
 from evenflow.operator.totals.totals import value_words
-from evenflow.operator.user.carried import CARRIED, Run, carried_on, read, runs, total, write
+from evenflow.operator.user.carried import Fields, Run, carried_on, runs, total
 from evenflow.operator.user.process import Process
 from evenflow.processor import BatchProcessor, Groups, Timers
 from evenflow.query import spanned as described
@@ -70,6 +70,8 @@ class Totals(BatchProcessor):
         self._described = description
         self._rows = pa.schema([schema.field(name) for name in description.output.names if name in schema.names])
         self._from_first = [place for place in description.places if place.from_first]
+        of_first = [None if place.column is None else self._rows.field(place.column).type for place in self._from_first]
+        self._carried = Fields(self._from_first, of_first)
         self._tied = any(place.peers or place.function in ("rank", "dense_rank") for place in description.places)
         self._of = list(dict.fromkeys([*self._columns(), *(description.ties if self._tied else ())]))
         self._fields = {name: (f"of{at}__", f"null{at}__") for at, name in enumerate(self._of)}
@@ -81,7 +83,7 @@ class Totals(BatchProcessor):
     def open(self, store: Any) -> None:
         store.value(TIMES, "binary")
         if self._from_first:
-            store.value(CARRIED, "binary")
+            self._carried.open(store)
         for name, (values, missing) in self._fields.items():
             kind = self._rows.field(name).type
             if is_word(kind):
@@ -116,8 +118,7 @@ class Totals(BatchProcessor):
         line = Ordered(group, begin[group], end[group], times, ties=self._ties(group, at, values) if self._tied else None)
         found: list[Run] = []
         if self._from_first:
-            carried = read(getattr(state, CARRIED).get(), len(self._from_first))
-            found = runs(self._from_first, carried, line, begin, {**values, self._described.time: times})
+            found = runs(self._from_first, self._carried.read(state), line, begin, {**values, self._described.time: times})
         return _Line(line, order, times, at, values, begin, end, held, found)
 
     def _ties(self, group: Int64s, at: Int64s, values: Mapping[str, pa.Array]) -> Int64s:
@@ -169,7 +170,7 @@ class Totals(BatchProcessor):
         getattr(state, TIMES).put(_cut(line.at[kept], ends))
         if self._from_first:
             gone = line.end - line.begin - np.diff(ends, prepend=0)
-            getattr(state, CARRIED).put(write(carried_on(line.runs, gone)))
+            self._carried.write(state, [carried_on(run, gone) for run in line.runs])
         for name, (words, missing) in self._fields.items():
             column = line.values[name].take(pa.array(kept))
             if is_word(column.type):

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from evenflow.query.built import params_of
 from evenflow.query.changing import as_changes
-from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, Ranked
+from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, Ranked, misfit
 from evenflow.query.script.frames import framed_by
 from evenflow.query.script.lowering import Item, Lower
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
@@ -152,6 +152,9 @@ def drawn(
         if maps:
             lower.script.fail(where, f"{maps[0]!r} is a map, by which rows cannot be told apart; leave it out in a query inside this one")
         schema = pa.schema([stream.schema.field(name) for name in names])
+        wrong = next(filter(None, (misfit(place, schema.field(place.column).type) for place in places if place.column is not None)), None)
+        if wrong is not None:
+            lower.script.fail(where, wrong)
         rows = stream if stream.columns[-1] == CHANGE else stream.select(*(quoted(name) for name in [*names, CHANGE]))
         described = Ranked(ddl_of(schema), tuple(by), tuple(places), kept, shown)
         box = lower.flow.add("process", params_of(keys, described), (rows,), None, "rank")

@@ -22,8 +22,8 @@ MOST: Final = 512
 
 
 def by_all(items: Iterable[exp.Expr]) -> exp.Group:
-    """What GROUP BY ALL means. It groups by nothing that is an aggregate or OVER the groups, nor by literals, which are the same for all."""
-    return exp.Group(expressions=[tree for tree in items if not isinstance(tree, exp.Literal) and not any(map(_is_of_groups, tree.walk()))])
+    """What GROUP BY ALL means: not what is an aggregate or OVER the groups, nor literals, which are the same for all."""
+    return exp.Group(expressions=[each for each in items if not (isinstance(each, exp.Literal) or any(map(_is_of_groups, each.walk())))])
 
 
 def _is_of_groups(tree: exp.Expr) -> bool:

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place
+from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, misfit
 from evenflow.query.script.lowering import Item, Lower
 from evenflow.query.script.placed import in_time_order, placed_rows, together
 from evenflow.query.script.relation import Relation, Visible, computed, own_column
-from evenflow.query.spanned import Spanned, from_first_of, params_in_time
+from evenflow.query.spanned import Spanned, params_in_time, unfit
 from evenflow.stream.schema import ddl_of, quoted
 
 
@@ -97,12 +97,10 @@ def _box(
 
 def _answered(lower: Lower, place: Place, schema: pa.Schema, where: exp.Expr, *, tied: bool) -> Place:
     """The place, if a stream can have it."""
-    if place.function in FRAMED and place.high is None:
-        lower.script.fail(where, "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW")
+    wrong = unfit(place) or (None if place.column is None else misfit(place, schema.field(place.column).type))
+    if wrong is not None:
+        lower.script.fail(where, wrong)
     if place.from_first:
-        wrong = from_first_of(place, None if place.column is None else schema.field(place.column).type)
-        if wrong is not None:
-            lower.script.fail(where, wrong)
         return place
     if place.peers and tied:
         lower.script.fail(where, "RANGE of rows that are equal in several columns is not available; write ORDER BY the event time alone")

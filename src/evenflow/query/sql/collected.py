@@ -207,7 +207,7 @@ def _total_of(mean: bool, a: Node) -> Node:
             return None
         total = sum(values) if integral(element) else math.fsum(values) if all(map(math.isfinite, values)) else sum(values)
         if mean:
-            return total / len(values)
+            return float(total) / len(values)  # Rounded twice, as an average without DISTINCT.
         if integral(element) and not -(2**63) <= total < 2**63:
             raise ArithmeticOverflow(f"{what}: {total} does not fit into bigint")
         return total
