@@ -358,7 +358,8 @@ ASKED = {
     ),
     "all rows so far of decimals and texts": Asked(
         """SELECT k, n, x, sum(CAST(n AS DECIMAL(12, 3))) OVER w AS a, avg(CAST(x AS DECIMAL(20, 9))) OVER w AS b,
-           max(concat(k, n)) OVER w AS c, min(concat(k, n)) OVER (PARTITION BY n % 5 ORDER BY ts, k, x ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS d,
+           max(concat(k, n)) OVER w AS c,
+           min(concat(k, n)) OVER (PARTITION BY n % 5 ORDER BY ts, k, x ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS d,
            nth_value(k, 4) OVER (PARTITION BY n ORDER BY ts, k, x ROWS UNBOUNDED PRECEDING) AS e, max(struct(n, k)) OVER w AS f,
            min(CAST(n AS DECIMAL(38, 10))) OVER (ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND INTERVAL 1 SECOND PRECEDING) AS g,
            last_value(array(n)) OVER w AS h, avg(n + 9007199254740990) OVER (PARTITION BY k ORDER BY ts) AS i

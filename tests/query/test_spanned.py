@@ -212,7 +212,8 @@ def test_all_rows_so_far(epoch_rows: int) -> None:
 def test_all_rows_so_far_of_decimals_and_texts(epoch_rows: int) -> None:
     so_far, until = f"{BY_ROWS} ROWS UNBOUNDED PRECEDING)", f"{BY_ROWS} ROWS BETWEEN UNBOUNDED PRECEDING AND"
     text = f"""SELECT n, sum(d * 1.25) {so_far} AS a, avg(d) {until} 1 FOLLOWING) AS b, max(w) {so_far} AS c,
-        min(w) {until} 2 PRECEDING) AS e, last_value(w) {so_far} AS f, nth_value(w, 3) {so_far} AS g, max(struct(x, w)) {so_far} AS h, min(d) {until} 1 PRECEDING) AS i,
+        min(w) {until} 2 PRECEDING) AS e, last_value(w) {so_far} AS f, nth_value(w, 3) {so_far} AS g,
+        max(struct(x, w)) {so_far} AS h, min(d) {until} 1 PRECEDING) AS i,
         first_value(named_struct('w', w, 'l', array(n))) {so_far} AS j, avg(n * 46116860184273879) {so_far} AS l FROM t"""
     for at, row in {row["n"]: row for row in run(text, epoch_rows)}.items():
         rows = in_order(at)

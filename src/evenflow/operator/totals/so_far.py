@@ -117,7 +117,7 @@ def _best_ranks(function: str, ranks: Int64s, rows: Bools, start: Int64s, count:
     # A group's ranks are above those of all groups before, so the greatest up to a row is of its group.
     above = np.cumsum(start == np.arange(start.size)) * (count + 1)
     ranks = ranks if function == "max" else count - 1 - ranks
-    found = np.maximum(np.maximum.accumulate(above + np.where(rows, ranks + 1, 0)) - above - 1, 0)
+    found: Int64s = np.maximum(np.maximum.accumulate(above + np.where(rows, ranks + 1, 0)) - above - 1, 0)
     return found if function == "max" else np.maximum(count - 1 - found, 0)
 
 

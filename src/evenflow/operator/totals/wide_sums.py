@@ -7,7 +7,7 @@ that fits memory carries out of a word, and put together at the end, so what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels.columns import integers_of, nulls_of
 from evenflow.kernels.wide import averages
-from evenflow.query.sql.decimal_math import LIMBS, MOST, fitted
-from evenflow.query.sql.types import name_of
 from evenflow.stream.arrays import Bools, Int64s
+from evenflow.stream.decimals import EXACT, MOST, fitted
 
 _PART: Final = 0xFFFFFFFF
-_EXACT: Final = Context(prec=120)
 
 
 class Wide(NamedTuple):
@@ -88,7 +86,6 @@ def _between(values: Int64s, begin: Int64s, end: Int64s) -> Int64s:
 
 
 def _joined(parts: Sequence[Int64s]) -> Wide:
-    assert len(parts) == LIMBS, "a decimal has as many parts"
     carried, words = np.zeros_like(parts[0]), []
     for part in parts:
         carried = carried + part
@@ -107,9 +104,10 @@ def total_of(found: Wide, kind: pa.DataType, empty: Bools) -> pa.Array:
             raise ArithmeticOverflow("a sum OVER rows left the range of bigint: cast the column to double")
         return pa.array(found.low, kind, mask=empty)
     made = _decimals(found, pa.decimal128(MOST, kind.scale))
-    most = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, _EXACT), made.type)
+    most = pa.scalar(Decimal(10**kind.precision - 1).scaleb(-kind.scale, EXACT), made.type)
     if len(made) and pc.any(pc.or_(pc.greater(made, most), pc.less(made, pc.negate(most)))).as_py():
-        raise ArithmeticOverflow(f"a sum OVER rows has more digits than {name_of(kind)}: cast the column to fewer digits or to double")
+        digits = f"decimal({kind.precision},{kind.scale})"
+        raise ArithmeticOverflow(f"a sum OVER rows has more digits than {digits}: cast the column to fewer digits or to double")
     return pc.if_else(pa.array(empty), pa.scalar(None, kind), _decimals(found, kind))
 
 
@@ -132,7 +130,7 @@ def mean_of(found: Wide, counts: Int64s, kind: pa.DataType, scale: int = 0) -> p
         return pa.array(averages(low, high, count), kind, mask=empty)
     totals = total_of(found, pa.decimal128(MOST, scale), empty).to_pylist()
     return pa.array(
-        [None if total is None else fitted(_EXACT.divide(total, Decimal(count)), kind) for total, count in zip(totals, counts.tolist())],
+        [None if total is None else fitted(EXACT.divide(total, Decimal(count)), kind) for total, count in zip(totals, counts.tolist())],
         kind,
     )
 

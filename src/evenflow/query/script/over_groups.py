@@ -24,8 +24,8 @@ def without_groups(tree: exp.Select) -> exp.Select:
         return tree
     inner = tree.copy()
     if group is not None and group.args.get("all"):
-        keys = by_all(item.unalias().copy() for item in items)
-        inner.set("group", keys if keys.expressions else None)
+        named = by_all(item.unalias().copy() for item in items)
+        inner.set("group", named if named.expressions else None)
     for clause in ("distinct", "with_"):  # What WITH names is known already.
         inner.set(clause, None)
     keys = _keys(inner, items)

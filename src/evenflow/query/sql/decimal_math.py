@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.errors import ArithmeticOverflow
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import DivideByZero, Node, Value, lift
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import MANY, Signature, constant_of
-from evenflow.query.sql.types import LONG, NULL, decimal, integral, name_of
+from evenflow.query.sql.types import LONG, NULL, decimal, integral
 from evenflow.stream.arrays import Bools, Int64s
+from evenflow.stream.decimals import EXACT, MOST, fitted
 
-MOST: Final = 38
 _LEAST_SCALE: Final = 6
 """Digits behind the point that a result keeps where it has too many in all, if it has them."""
-_EXACT: Final = Context(prec=120, Emax=10**6, Emin=-(10**6))
 _LITERAL: Final = re.compile(r"-?\d+|CAST\(-?\d+ AS [A-Z]+\)|")
 """How a number that was written down is shown; what was computed from such numbers has the digits of its type."""
 _DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
@@ -59,16 +57,16 @@ def _remainder(a: Any, b: Any) -> pa.DataType:
 
 def _positive(x: Decimal, y: Decimal) -> Decimal:
     """The remainder, moved by the divisor where it is negative."""
-    left = _EXACT.remainder(x, y)
-    return _EXACT.remainder(_EXACT.add(left, y), y) if left < 0 else left
+    left = EXACT.remainder(x, y)
+    return EXACT.remainder(EXACT.add(left, y), y) if left < 0 else left
 
 
 _RULES: Final[dict[str, tuple[Callable[[Any, Any], pa.DataType], Callable[[Decimal, Decimal], Decimal]]]] = {
-    "+": (_sum, _EXACT.add),
-    "-": (_sum, _EXACT.subtract),
-    "*": (lambda a, b: bounded(a.precision + b.precision + 1, a.scale + b.scale), _EXACT.multiply),
-    "/": (_quotient, _EXACT.divide),
-    "%": (_remainder, _EXACT.remainder),
+    "+": (_sum, EXACT.add),
+    "-": (_sum, EXACT.subtract),
+    "*": (lambda a, b: bounded(a.precision + b.precision + 1, a.scale + b.scale), EXACT.multiply),
+    "/": (_quotient, EXACT.divide),
+    "%": (_remainder, EXACT.remainder),
     "pmod": (_remainder, _positive),
 }
 """By operator: the type of the result, and the result before it is rounded to that."""
@@ -194,27 +192,16 @@ def _as_decimal(node: Node, other: Node) -> Node:
     return cast(node, pa.decimal128(digits, 0))
 
 
-def fitted(value: Decimal, type_: Any) -> Decimal:
-    """A result rounded to its type, halves away from zero. ArithmeticOverflow if it has too many digits."""
-    try:
-        made = value.quantize(Decimal(1).scaleb(-type_.scale), ROUND_HALF_UP, _EXACT)
-    except InvalidOperation:
-        made = None
-    if made is None or made.copy_abs() >= Decimal(10) ** (type_.precision - type_.scale):
-        raise ArithmeticOverflow(f"{value:.40g} has more digits than {name_of(type_)}; cast an operand to fewer digits or to double")
-    return made
-
-
 def rounded(a: Node, scale: int, mode: str) -> Node:
     """To so many digits behind the point, or before it where that is below 0: one digit more before the point, since 9.9 becomes 10."""
     given: Any = a.type
     whole = given.precision - given.scale + 1
     kept = max(0, min(given.scale, scale))
     type_ = pa.decimal128(min(MOST, max(whole, 1 - scale) + kept), kept)
-    unit = Decimal(1).scaleb(-min(given.scale, scale), _EXACT)
+    unit = Decimal(1).scaleb(-min(given.scale, scale), EXACT)
 
     def one(value: Decimal) -> Decimal:
-        return fitted(value.quantize(unit, mode, _EXACT), type_)
+        return fitted(value.quantize(unit, mode, EXACT), type_)
 
     kernel = over_arrays(lambda array: pa.array([None if value is None else one(value) for value in array.to_pylist()], type_))
     return lift(kernel, type_, a, raises=True)
@@ -250,7 +237,7 @@ def _mean(*args: Node) -> Node:
 
     def one(row: Sequence[int], count: int) -> Decimal:
         """As in Spark the sum has to have a type, too, whatever it is divided by."""
-        return fitted(_EXACT.divide(fitted(_whole(row, values), values), Decimal(count)), type_)
+        return fitted(EXACT.divide(fitted(_whole(row, values), values), Decimal(count)), type_)
 
     def kernel(*arrays: pa.Array) -> pa.Array:
         *parts, counts = (array.to_pylist() for array in arrays)
@@ -267,7 +254,7 @@ def _rows(parts: Sequence[pa.Array], type_: Any) -> pa.Array:
 
 def _whole(limbs: Sequence[int], type_: Any) -> Decimal:
     unscaled = sum(limb << (32 * at) for at, limb in enumerate(limbs))
-    return Decimal(unscaled).scaleb(-type_.scale, _EXACT)
+    return Decimal(unscaled).scaleb(-type_.scale, EXACT)
 
 
 def sum_type(type_: Any) -> Any:
