@@ -37,6 +37,7 @@ from evenflow.query.sql.types import (
     numeric,
     stringy,
 )
+from evenflow.stream.decimals import MOST
 
 _ALMOST: Final = 1e-6
 """Distance to a tie, in units of the last digit kept, below which the binary result is not trusted."""
@@ -72,8 +73,8 @@ def _whole(name: str, a: Node, digits: Node | None = None) -> Node:
     a = cast(a, pa.decimal128(38, 18)) if digits is not None and stringy(a.type) else _number(a, name)
     if digits is not None:
         scale = constant_of(digits, f"the number of digits in {name}")
-        if digits.type != INT or not isinstance(scale, int) or abs(scale) > decimal_math.MOST:
-            raise TypeMismatch(f"the number of digits in {name} must be an int up to {decimal_math.MOST}")
+        if digits.type != INT or not isinstance(scale, int) or abs(scale) > MOST:
+            raise TypeMismatch(f"the number of digits in {name} must be an int up to {MOST}")
         if not decimal(a.type):
             real = pa.decimal128(14, 7) if a.type == pa.float32() else pa.decimal128(30, 15)
             a = cast(a, pa.decimal128({8: 3, 16: 5, 32: 10, 64: 20}[a.type.bit_width], 0) if integral(a.type) else real)
@@ -106,9 +107,7 @@ def _round(mode: str, a: Node, digits: Node | None = None) -> Node:
     if integral(a.type) and scale > _MOST_SCALE:
         raise TypeMismatch(f"round: a whole number has no {scale} digits behind the point; at most {_MOST_SCALE} can be written")
     if decimal(a.type):
-        return decimal_math.rounded(
-            a, max(scale, -decimal_math.MOST), ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN
-        )
+        return decimal_math.rounded(a, max(scale, -MOST), ROUND_HALF_UP if mode == "half_towards_infinity" else ROUND_HALF_EVEN)
     if not integral(a.type) and scale >= _TOO_MANY:
         return rowwise(_beyond_digits, a.type, a, raises=True)
     scale = max(-_MOST_DIGITS, min(scale, _MOST_DIGITS))
