@@ -316,10 +316,35 @@ def test_what_would_wait_or_be_kept_is_refused(over: str, says: str) -> None:
         run(f"SELECT sum(n) OVER (PARTITION BY k {over}) AS s FROM t", 10)
 
 
-def test_two_orders_that_wait_for_rows_are_refused() -> None:
-    text = "SELECT lead(n) OVER (PARTITION BY k ORDER BY ts) AS a, lead(n) OVER (PARTITION BY w ORDER BY ts) AS b FROM t"
-    with pytest.raises(QueryError, match=r"column 56: rows that follow by number are waited for in one OVER"):
-        run(text, 10)
+@pytest.mark.parametrize("epoch_rows", [7, 1000])
+def test_several_orders_wait_for_rows(epoch_rows: int) -> None:
+    """Each for its own; a row comes once, with what all of them have waited for."""
+    by_word, by_third = "OVER (PARTITION BY w ORDER BY ts, n", "OVER (PARTITION BY n % 3 ORDER BY ts, n"
+    text = f"""SELECT n, ts, x, concat(k, w) AS kw, lead(n) {BY_ROWS}) AS a, lead(d, 2, -1) {by_word}) + 1 AS b,
+        sum(x) {by_third} ROWS BETWEEN 1 PRECEDING AND 3 FOLLOWING) AS c, lag(w) {by_word}) AS e, count(*) {BY_ROWS}) AS f,
+        lead(struct(w, n)) OVER (ORDER BY ts, n) AS g, max(n) OVER (PARTITION BY x ORDER BY ts, n) AS h,
+        rank() {by_word}) AS i FROM t"""
+
+    def among(same: list[Any], at: int) -> tuple[list[int], int]:
+        rows = sorted((i for i in range(COUNT) if same[i] == same[at]), key=lambda i: (SECONDS[i], i))
+        return rows, rows.index(at)
+
+    for at, row in each_once(text, epoch_rows).items():
+        (keys, key), (words, word) = among(KEYS, at), among(WORDS, at)
+        (thirds, third), (every, one) = among([i % 3 for i in range(COUNT)], at), among([0] * COUNT, at)
+        assert (row["ts"], row["x"]) == (NOON + timedelta(seconds=SECONDS[at]), VALUES[at])
+        assert row["kw"] == (None if KEYS[at] is None or WORDS[at] is None else f"{KEYS[at]}{WORDS[at]}")
+        assert row["a"] == next(iter(keys[key + 1 :]), None)
+        assert row["b"] == next(iter(words[word + 2 :]), -1) + 1
+        values = [VALUES[i] or 0.0 for i in thirds[max(0, third - 1) : third + 4] if VALUES[i] is not None]
+        assert row["c"] == (sum(values) if values else None)
+        assert row["e"] == (WORDS[words[word - 1]] if word else None)
+        assert (row["f"], row["i"]) == (key + 1, word + 1)
+        assert row["g"] == next(({"w": WORDS[i], "n": i} for i in every[one + 1 :]), None)
+        assert row["h"] == max(i for i in range(COUNT) if VALUES[i] == VALUES[at] and (SECONDS[i], i) <= (SECONDS[at], at))
+
+
+def test_what_waits_for_rows_has_no_time_for_windows() -> None:
     with pytest.raises(QueryError, match="event time"):
         run(
             "SELECT count(*) AS c FROM (SELECT ts, lead(n) OVER (PARTITION BY k ORDER BY ts) AS a FROM t) GROUP BY window(ts, '1 minute')",

@@ -46,6 +46,7 @@ KINDS: Final[Mapping[str, str]] = {
     "Finished": "evenflow.query.user.calling",
     "FoldedGroups": "evenflow.query.user.calling",
     "Formula": "evenflow.query.user.formula",
+    "Gathered": "evenflow.query.spanned",
     "Join": "evenflow.query.join",
     "Latest": "evenflow.query.latest",
     "Pairs": "evenflow.query.changed_pairs",

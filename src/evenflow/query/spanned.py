@@ -94,6 +94,31 @@ class Spanned(Built):
         return None if self.ahead_us else next(follows, None)
 
 
+@dataclass
+class Gathered(Built):
+    """Rows whose parts come apart, as one row each. Its keys are what a row is known by: no two rows have the same.
+
+    columns: of the whole rows, as DDL. part: the column of the number of the part that a row of the input is. parts: the columns of each
+    part; those of the others are null there.
+
+    State: parts of rows of which others have not come.
+    """
+
+    operator: ClassVar[str] = "user.gathered:Gathered"
+
+    columns: str
+    part: str
+    parts: tuple[tuple[str, ...], ...]
+
+    @property
+    def output(self) -> pa.Schema:  # type: ignore[override]
+        return parse_ddl(self.columns)
+
+    def event_time(self, time: str | None) -> str | None:
+        """See `Built`. How long a part waits for the others nobody knows."""
+        return None
+
+
 def unfit(place: Place) -> str | None:
     """Why rows that come once cannot have this place; None if they can."""
     if place.function in PLACES and place.function not in ("row_number", "rank", "dense_rank"):
@@ -109,4 +134,4 @@ def params_in_time(keys: Sequence[str], described: Spanned, ties: Sequence[str] 
     return {"keys": tuple(keys), "processor": described, **order, "verify": None}
 
 
-__all__ = ["Spanned", "params_in_time", "unfit"]
+__all__ = ["Gathered", "Spanned", "params_in_time", "unfit"]

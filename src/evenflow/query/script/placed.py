@@ -87,15 +87,18 @@ def together(items: Sequence[Item]) -> list[list[exp.Window]]:
 
 
 def placed_rows(
-    lower: Lower, relation: Relation, items: Sequence[Item], groups: Sequence[Sequence[exp.Window]] | None = None, draw: Draw | None = None
-) -> Relation:
+    lower: Lower, relation: Relation, items: Sequence[Item], groups: Sequence[Sequence[exp.Window]] | None = None, draw: Draw | None = None,
+    whole: Callable[[Relation], Relation] | None = None,
+) -> Relation:  # fmt: skip
     """The query's columns, of which some have functions OVER (...). groups: see `together`, in the order in which their boxes stand.
-    draw: the box of those OVER the same, `drawn` of what changes."""
+    draw: the box of those OVER the same, `drawn` of what changes. whole: what stands behind all of them."""
     if draw is None:
         relation = relation.where(as_changes(relation.stream))
     made: dict[exp.Window, tuple[str, exp.Expr | None]] = {}
     for windows in together(items) if groups is None else groups:
         relation = _with(lower, relation, windows, made, draw or drawn)
+    if whole is not None:
+        relation = whole(relation)
 
     def one(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Window):

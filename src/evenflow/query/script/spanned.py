@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from sqlglot import exp
 
+from evenflow.query.built import params_of
 from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, misfit
 from evenflow.query.script.lowering import Item, Lower
 from evenflow.query.script.placed import in_time_order, placed_rows, together
-from evenflow.query.script.relation import Relation, Visible, computed, own_column
-from evenflow.query.spanned import Spanned, params_in_time, unfit
+from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
+from evenflow.query.spanned import Gathered, Spanned, params_in_time, unfit
+from evenflow.query.sql.types import name_of
 from evenflow.stream.schema import ddl_of, quoted
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Stream
 
 
 def is_around(window: exp.Window) -> bool:
@@ -30,12 +36,14 @@ def is_around(window: exp.Window) -> bool:
 
 def spanned_rows(lower: Lower, relation: Relation, items: Sequence[Item]) -> Relation:
     """The query's columns, of which some have functions OVER rows in order of event time, each perhaps another one. What waits for a number
-    of rows stands last: nobody knows when these come, so no box behind it can go by its rows' event time."""
-    groups = sorted(together(items), key=lambda windows: any(map(_waits, windows)))
-    waiting = [window for windows in groups for window in windows if _waits(window)]
-    if len(groups) > 1 and any(map(_waits, groups[-2])):
-        lower.script.fail(waiting[-1], "rows that follow by number are waited for in one OVER (...) of a query; in another one use RANGE")
-    return placed_rows(lower, _read(relation, items), items, groups, _drawn)
+    of rows stands last: nobody knows when these come, so no box behind it can go by its rows' event time. Several such stand beside each
+    other, see `Parts`."""
+    groups = sorted(together(items), key=lambda windows: (any(map(_waits, windows)), not windows[0].args.get("partition_by")))
+    relation = _read(relation, items)
+    if sum(any(map(_waits, windows)) for windows in groups) < 2:
+        return placed_rows(lower, relation, items, groups, _drawn)
+    parts = Parts()
+    return placed_rows(lower, relation, items, groups, parts.drawn, parts.gathered)
 
 
 def _read(relation: Relation, items: Sequence[Item]) -> Relation:
@@ -70,6 +78,51 @@ def _drawn(
     for some in (first, rest):
         relation = _box(lower, relation, new, keys, ties, some, where) if some else relation
     return relation
+
+
+@dataclass(slots=True)
+class Parts:
+    """Boxes that wait for numbers of rows, each of another key or order: every one gets all rows, and a box behind them puts together what
+    they have made of each. known: the columns that a row is known by: the first one's keys, and its number among their rows.
+    found: what comes out of each, and the columns that are taken of it."""
+
+    known: tuple[str, ...] = ()
+    found: list[tuple[Stream, tuple[str, ...]]] = field(default_factory=list)
+
+    def drawn(
+        self, lower: Lower, relation: Relation, new: Sequence[Item], keys: Sequence[str], by: Sequence[tuple[str, bool]],
+        places: Sequence[Place], where: exp.Expr,
+    ) -> Relation:  # fmt: skip
+        """See `placed_rows`. The rows that it returns have no places yet."""
+        if not _waits_for(places):
+            return _drawn(lower, relation, new, keys, by, places, where)
+        relation = computed(relation, new)
+        given, names = relation, tuple(place.name for place in places)
+        if not self.found:
+            number = free_name("_row", [*relation.stream.columns, *names])
+            given = relation = _box(lower, relation, (), keys, None, [Place(number, "row_number")], where)
+            self.known = (*keys, number)
+            names = (*dict.fromkeys(visible.column for visible in relation.columns if visible.column not in self.known), *names)
+        else:
+            needed = {*self.known, *keys, *(name for name, _ in by), *(place.column for place in places), relation.stream.event_time}
+            given = relation.where(relation.stream.select(*(quoted(name) for name in relation.stream.columns if name in needed)))
+        self.found.append((_drawn(lower, given, (), keys, by, places, where).stream, names))
+        return replace(relation, columns=(*relation.columns, *(Visible(place.name, "_over", place.name) for place in places)))
+
+    def gathered(self, relation: Relation) -> Relation:
+        """The whole rows. relation: the names of their columns."""
+        fields = {name: self.found[0][0].schema.field(name) for name in self.known}
+        fields |= {name: stream.schema.field(name) for stream, names in self.found for name in names}
+        part = free_name("_part", fields)
+        sides = []
+        for number, (stream, names) in enumerate(self.found):
+            own = {*self.known, *names}
+            nulls = {name: f"CAST(NULL AS {name_of(made.type)})" for name, made in fields.items()}
+            columns = [f"{quoted(name) if name in own else nulls[name]} AS {quoted(name)}" for name in fields]
+            sides.append(stream.select(*columns, f"{number} AS {quoted(part)}"))
+        described = Gathered(ddl_of(pa.schema(list(fields.values()))), part, tuple((*self.known, *names) for _, names in self.found))
+        box = sides[0].flow.add("process", params_of(self.known, described), (sides[0].union(*sides[1:]),), None, "over")
+        return Relation(box, relation.columns)
 
 
 def _waits_for(places: Sequence[Place]) -> bool:
