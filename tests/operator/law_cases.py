@@ -18,12 +18,14 @@ from evenflow.operator.complete import Complete
 from evenflow.operator.explode import Explode
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.combine import Combine
+from evenflow.operator.user.gathered import Gathered
 from evenflow.operator.watermark import Watermark
 from evenflow.processor import BatchProcessor, Processor
 from evenflow.query.aggregates import COLLECT_ROWS, AggCall
 from evenflow.query.changed_pairs import Pairs
 from evenflow.query.ranked import Place, Ranked
 from evenflow.query.regrouped import Regrouped
+from evenflow.query.spanned import Gathered as GatheredParts
 from evenflow.query.spanned import Spanned
 from evenflow.stream.change import CHANGE, KINDS
 from evenflow.stream.epoch import Tick
@@ -397,6 +399,7 @@ SO_FAR = replace(SPANS, ties=("small", "s"), places=(
     Place("sum", "sum", "f", None, 0), Place("mean", "avg", "small", None, 0, peers=True), Place("first", "first_value", "b", None, 0),
     Place("most", "max", "f", None, -2), Place("n", "count", "s", None, -1_000_000, span=True), Place("least", "min", "ts", None, 0),
     Place("at", "rank"), Place("dense", "dense_rank"), Place("last", "last_value", "small", None, -1),
+    Place("longest", "max", "s", None, 0), Place("third", "nth_value", "s", None, -1, number=3), Place("whole", "sum", "small", None, 0),
 ))  # fmt: skip
 """Totals of all rows so far, and ranks."""
 SO_FAR_AHEAD = replace(SPANS, places=(
@@ -406,6 +409,23 @@ SO_FAR_AHEAD = replace(SPANS, places=(
 """The same with rows that follow."""
 AROUND = replace(SPANS, places=(*SPANS_AHEAD.places, *NEIGHBOURS.places))
 """By number and by time."""
+
+PARTS = pa.schema([("k", pa.int64()), ("part__", pa.int64()), ("s", pa.string()), ("f", pa.float64()), ("b", pa.bool_())])
+
+
+class Gathering(Gathered):
+    """Parts of the rows of a key: which part a row is, `small` says."""
+
+    def __init__(self) -> None:
+        described = GatheredParts("k bigint, s string, f double, b boolean", "part__", (("k", "s"), ("k", "f"), ("k", "b")))
+        super().__init__(PARTS, ("k",), described)
+
+    def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        part = rows.batch.column("small").fill_null(0).to_numpy(zero_copy_only=False) % 3
+        columns = [pc.if_else(pa.array(part == number), rows.batch.column(name), None) for number, name in enumerate(("s", "f", "b"))]
+        made = pa.RecordBatch.from_arrays([rows.batch.column("k"), pa.array(part, pa.int64()), *columns], schema=PARTS)
+        return super().process(Rows(made, rows.partition, rows.hash), tick)
+
 
 SIDES = pa.schema(
     [("key__0", pa.int64()), ("left__", pa.bool_()), ("back__", pa.bool_())]

@@ -33,6 +33,7 @@ from tests.operator.law_cases import (
     SPANS,
     SPANS_AHEAD,
     SPREAD,
+    Gathering,
     InLists,
     Journal,
     Pairing,
@@ -282,6 +283,7 @@ OPERATORS = [
     Case("all rows so far, ahead", lambda: Spanned(SCHEMA, ("k",), SO_FAR_AHEAD), in_time_order(("k",))),
     Case("rows around, by number", lambda: Spanned(SCHEMA, ("k",), NEIGHBOURS), in_time_order(("k",))),
     Case("rows around, by number and time", lambda: Spanned(SCHEMA, ("k",), AROUND), in_time_order(("k",))),
+    Case("parts of rows", Gathering, plain_epochs(("k",))),
     Case(
         "resample, forgetting keys",
         lambda: Resample(SCHEMA, ("small",), "ts", 700_000, ("g", "s"), "previous", 2_000_000),

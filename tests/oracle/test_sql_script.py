@@ -356,6 +356,12 @@ ASKED = {
     "the best by their condition": Asked(
         "SELECT k, n % 2 AS odd, x, n FROM t QUALIFY row_number() OVER (PARTITION BY k, odd ORDER BY n DESC, x) = 1", ("k", "odd")
     ),
+    "several orders that wait for rows": Asked(
+        """SELECT k, n, x, ts, lead(n, 2) OVER (PARTITION BY k ORDER BY ts, n, x) AS a,
+           lead(x, 1, -1) OVER (PARTITION BY n ORDER BY ts, k, x) AS b,
+           sum(x) OVER (PARTITION BY n % 3, k ORDER BY ts, x, n ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING) AS c, lead(k) OVER w AS d,
+           max(k) OVER w AS e, count(*) OVER (PARTITION BY k ORDER BY ts) AS f FROM t WINDOW w AS (ORDER BY ts, k, n, x)"""
+    ),
     "all rows so far of decimals and texts": Asked(
         """SELECT k, n, x, sum(CAST(n AS DECIMAL(12, 3))) OVER w AS a, avg(CAST(x AS DECIMAL(20, 9))) OVER w AS b,
            max(concat(k, n)) OVER w AS c,
