@@ -35,7 +35,7 @@ class Gathering(BatchProcessor):
 
     def __init__(self, description: described.Gathered, schema: pa.Schema, keys: Sequence[str]) -> None:
         self.output = description.output  # type: ignore[misc]
-        self._part, self._keys = description.part, list(keys)
+        self._part, self._keys, self._names = description.part, list(keys), description.output.names
         self._parts = [[name for name in part if name not in keys] for part in description.parts]
         self._every = (1 << len(self._parts)) - 1
         held = [schema.field(name) for part in self._parts for name in part]
@@ -66,7 +66,7 @@ class Gathering(BatchProcessor):
                     self._keep(state, name, values, whole)
         if kept:
             getattr(state, CAME).put(pa.array(came, mask=whole))
-        return {name: made[name] for name in self.output.names}, answered
+        return {name: made[name] for name in self._names}, answered
 
     def _values(self, state: Any, name: str, column: pa.Array, at: Int64s, *, held: bool) -> pa.Array:
         """(g,), of the part that came now, else of what is kept. at: int64 (g,), the rows of that part, -1 where it did not come."""
