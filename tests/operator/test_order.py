@@ -165,6 +165,26 @@ def test_equal_states_are_equal_bytes_whoever_else_was_there() -> None:
     assert third.to_bytes() == one.to_bytes()
 
 
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), row), max_size=20), min_size=1, max_size=4), st.sampled_from([(), ("x", "s")]))
+def test_partitions_that_are_arranged_together_are_as_each_by_itself(
+    epochs: list[list[tuple[int, Row]]], tie_break: tuple[str, ...]
+) -> None:
+    order, number = Order("ts", tie_break, SCHEMA), 0
+    for epoch, came in enumerate(epochs, 1):
+        given_rows = [(*values, number + at) for at, (_, values) in enumerate(came)]
+        number += len(came)
+        order.process(rows_of(given_rows, [partition for partition, _ in came], keyed=True), tick(epoch, NO_WATERMARK, NO_WATERMARK))
+    together, alone = order.frozen, Order("ts", tie_break, SCHEMA)
+    there = [partition for partition in range(6) if together.count_of(partition)]
+    alone._runs = order._runs
+    together.prepare(range(6))
+    for partition in there:
+        assert together.imprints(partition).tolist() == alone.frozen.imprints(partition).tolist()
+        assert together.to_bytes(partition) == alone.frozen.to_bytes(partition)
+    assert not [partition for partition in range(6) if partition not in there and together.imprints(partition).size]
+
+
 def test_snapshot_is_of_its_epoch() -> None:
     order = Order("ts", (), SCHEMA)
     order.process(rows_of([(5, 0.0, "", 1)], [0]), tick(1, NO_WATERMARK, NO_WATERMARK))

@@ -11,6 +11,7 @@ late once there has been one: whatever is not late comes out exactly as batch Sp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,7 +24,7 @@ from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator.holding import Holding
 from evenflow.operator.operator import Reaching, Shown
 from evenflow.operator.runs import Part, Piece, Runs, joined
-from evenflow.state.apart import Lying
+from evenflow.state.apart import NOWHERE_AT_ALL, Lying
 from evenflow.state.held_changes import HeldChanges
 from evenflow.state.held_rows import Captured, Frozen, divide_rows, picked, rows_from, rows_of, rows_to_bytes
 from evenflow.stream.arrays import Int64s
@@ -137,12 +138,23 @@ class Order(Shown, Holding, Reaching):
         return sum([part.held_by(partitions) for part in self._runs.parts], np.zeros(partitions.size, np.int64))
 
 
+@dataclass(frozen=True, slots=True)
+class _Arranged:
+    """Rows of some partitions, in order, one partition after the other. spans: by partition, where its rows begin and end. places: int64
+    (n,), where they lie. number: int64 (n,), their imprints. rows: themselves; None: they are many, and only some may be wanted."""
+
+    spans: dict[int, tuple[int, int]]
+    places: Int64s
+    number: Int64s
+    rows: Rows | None
+
+
 class _Frozen(Frozen):
-    """The buffer, taken apart when first needed."""
+    """The buffer, taken apart when first needed. _arranged: what was asked for last, since who asks for imprints wants the bytes next."""
 
     def __init__(self, parts: tuple[Part, ...], tie_break: tuple[str, ...]) -> None:
         self._parts, self._tie_break = parts, tie_break
-        self._last: tuple[int, Int64s] | None = None
+        self._arranged = _Arranged({}, NOWHERE_AT_ALL, NOWHERE_AT_ALL, None)
 
     def counts(self) -> Iterable[Int64s]:
         return [part.counts for part in self._parts]
@@ -155,35 +167,54 @@ class _Frozen(Frozen):
         """The columns of each part that order rows of equal time."""
         return [part.rows.batch.select(list(self._tie_break)) for part in self._parts]
 
-    def _arranged(self, partition: int) -> Int64s:
-        """Which of its rows, in order of arrival, come first, second and so on: by time, tie-break and arrival. The last one is kept: who
-        asks for imprints wants the bytes next."""
-        last = self._last
-        if last is None or last[0] != partition:
-            at = self.take_apart().of(partition)
-            times = self._gathered([part.time for part in self._parts], at)
-            order = np.argsort(times, kind="stable")
-            if at.size and self._tie_break:
-                arranged = arrange(picked(self._ties, at[order]), times[order], self._tie_break)
-                order = order if arranged is None else order[arranged]
-            last = partition, order
-            self._last = last
-        return last[1]
+    def prepare(self, partitions: Sequence[int]) -> None:
+        apart = self.take_apart()
+        places = [apart.of(partition) for partition in partitions]
+        ends = np.cumsum([mine.size for mine in places])
+        starts = ends - [mine.size for mine in places]
+        owner = np.repeat(np.arange(ends.size), ends - starts)
+        spans = dict(zip(partitions, zip(starts.tolist(), ends.tolist(), strict=True), strict=True))
+        arranged = self._arrange(spans, np.concatenate(places), owner)
+        self._arranged = replace(arranged, rows=self._rows(arranged.places) if owner.size else None)
 
-    def _gathered(self, arrays: Sequence[Int64s], at: Int64s) -> Int64s:
-        found: Int64s = self.take_apart().gather(arrays, at)
-        return found
+    def _arrange(self, spans: dict[int, tuple[int, int]], places: Int64s, owner: Int64s | None) -> _Arranged:
+        """By time, tie-break and arrival. places: by partition, and by arrival there. owner: number of the partition; None: it is one."""
+        time = self._gathered([part.time for part in self._parts], places)
+        order = np.argsort(time, kind="stable") if owner is None else np.lexsort((time, owner))
+        if places.size and self._tie_break:
+            moment = time[order]
+            if owner is not None:  # The same for rows of one partition and time, else a later one.
+                moment = np.cumsum((np.diff(moment, prepend=moment[0]) != 0) | (np.diff(owner[order], prepend=0) != 0))
+            arranged = arrange(picked(self._ties, places[order]), moment, self._tie_break)
+            order = order if arranged is None else order[arranged]
+        return _Arranged(spans, places[order], self._gathered([part.number for part in self._parts], places)[order], None)
+
+    def _gathered(self, arrays: Sequence[Int64s], places: Int64s) -> Int64s:
+        """What an array for each part has at these places, in whatever order."""
+        ascending = np.sort(places)
+        found: Int64s = self.take_apart().gather(arrays, ascending)
+        return found[np.searchsorted(ascending, places)]
+
+    def _rows(self, places: Int64s) -> Rows:
+        batch = picked([part.rows.batch for part in self._parts], places)
+        hashes = [part.rows.hash for part in self._parts if part.rows.hash is not None]
+        mine = None if not hashes or len(hashes) < len(self._parts) else self._gathered(hashes, places)
+        return Rows(batch, np.zeros(places.size, np.int32), mine)
+
+    def _of(self, partition: int) -> tuple[_Arranged, slice]:
+        if partition not in self._arranged.spans:
+            places = self.take_apart().of(partition)
+            self._arranged = self._arrange({partition: (0, places.size)}, places, None)
+        return self._arranged, slice(*self._arranged.spans[partition])
 
     def imprints(self, partition: int) -> Int64s:
-        at = self.take_apart().of(partition)
-        return self._gathered([part.number for part in self._parts], at)[self._arranged(partition)]
+        arranged, mine = self._of(partition)
+        return arranged.number[mine]
 
     def some_to_bytes(self, partition: int, which: Int64s) -> bytes:
-        at, order = self.take_apart().of(partition), self._arranged(partition)[which]
-        batch = picked([part.rows.batch for part in self._parts], at[order])
-        hashes = [part.rows.hash for part in self._parts if part.rows.hash is not None]
-        mine = None if not hashes or len(hashes) < len(self._parts) else self.take_apart().gather(hashes, at)[order]
-        return rows_to_bytes(Rows(batch, np.full(which.size, partition, np.int32), mine))
+        arranged, mine = self._of(partition)
+        rows = self._rows(arranged.places[which]) if arranged.rows is None else arranged.rows.take(which + mine.start)
+        return rows_to_bytes(rows)
 
 
 def event_time(column: pa.Array) -> Int64s:

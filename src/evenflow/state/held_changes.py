@@ -9,7 +9,7 @@ who adds them up needs to know nothing of the order in which the operator wants 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +23,9 @@ from evenflow.stream.arrays import Bools, Int64s
 
 MOST: Final = 0.75
 """Changes that have more of a partition's rows than this are written as all of its rows: what went before is then needed no more."""
+
+TOGETHER_ROWS: Final = 1 << 12
+"""Of several partitions that are looked at in one go. A step costs the same for a few rows as for hundreds; for many it keeps the loop."""
 
 _LENGTHS: Final = struct.Struct("<qq")
 
@@ -72,11 +75,27 @@ class HeldPart:
         found = []
         for side in self._frozen:
             side.take_apart(rest)
-        for partition in sorted(self.since):
-            found.append(self._of(partition))
-            rest()
+        for some in self._together():
+            for side in self._frozen:
+                side.prepare(some)
+            for partition in some:
+                found.append(self._of(partition))
+                rest()
         self._frozen, self._before, self._gone = (), {}, ()
         return found
+
+    def _together(self) -> Iterator[list[int]]:
+        """The partitions, ascending: those in one go that have few rows together."""
+        some, rows = list[int](), 0
+        for partition in sorted(self.since):
+            mine = sum(side.count_of(partition) for side in self._frozen)
+            if some and rows + mine > TOGETHER_ROWS:
+                yield some
+                some, rows = [], 0
+            some.append(partition)
+            rows += mine
+        if some:
+            yield some
 
     def _of(self, partition: int) -> HeldPartition:
         imprints = tuple(side.imprints(partition) for side in self._frozen)

@@ -47,6 +47,9 @@ class Frozen(ABC):
             self._apart = Apart(self.lying(), rest)
         return self._apart
 
+    def prepare(self, partitions: Sequence[int]) -> None:  # noqa: B027  Not everything can be done for several at once.
+        """These partitions, ascending, are asked for next, one after the other, and have few rows: what can be done for all at once is."""
+
     @cached_property
     def _counts(self) -> Int64s:
         return summed(self.counts())

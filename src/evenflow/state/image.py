@@ -27,6 +27,9 @@ from evenflow.stream.ipc import bytes_of
 
 FRAMES: Final = -1
 """The step of what is no state but frames, in a capture and in the state of a copy."""
+ALONE: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+READ_ALONE: Final = pa.ipc.IpcReadOptions(use_threads=False)
+"""To wake threads up costs more than a capture's columns do, and the loop beside it has use for the cores."""
 WRONG: Final = (pa.ArrowException, ValueError, KeyError, TypeError, IndexError)
 
 
@@ -34,7 +37,7 @@ def to_arrow_file(table: pa.Table, said: Mapping[str, Any], rest: Callable[[], N
     """Rows of a capture as an Arrow stream, compressed with LZ4: a third of what Parquet costs. said, rest: as `objects.to_file`."""
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True).encode()})
     out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+    with pa.ipc.new_stream(out, table.schema, options=ALONE) as writer:
         for batch in table.to_batches():
             writer.write_batch(batch)
             rest()
@@ -188,7 +191,7 @@ class Image:
         self._parts = {key: part for key, part in self._parts.items() if not isinstance(part, WholeState)}  # All of these come each time.
         try:
             for data in objects:
-                with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+                with pa.ipc.open_stream(pa.py_buffer(data), options=READ_ALONE) as reader:
                     table = reader.read_all()
                 self._paste(table, json.loads(table.schema.metadata[METADATA]), rest)
         except WRONG as error:

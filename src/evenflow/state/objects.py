@@ -38,7 +38,7 @@ from evenflow.plan.layout import KEY_GROUPS
 from evenflow.state.changes import PartitionRows
 from evenflow.state.page_snapshot import MAGIC, State, open_rows, to_arrow
 from evenflow.stream.digest import digest_of
-from evenflow.stream.ipc import bytes_of
+from evenflow.stream.ipc import COPIED_BYTES, bytes_of
 
 FORMAT: Final = 3
 """Of objects. Versions read this one and those before: 2 had all held rows each time, 1 neither slots nor deltas."""
@@ -249,11 +249,23 @@ def _whole(states: Sequence[tuple[int, State]]) -> tuple[pa.Table, list[list[int
 
 
 def as_column(states: Sequence[State]) -> pa.ChunkedArray:
-    """A value for each, of which nothing is copied: `pa.array` would do so, and hold the interpreter for all of them."""
-    arrays = []
+    """A value for each, of which what is large is not copied: `pa.array` would do so, and hold the interpreter for all of them. What is
+    small is put together, since a piece costs whoever writes it a call for each column."""
+    arrays, some, size = list[pa.Array](), list[State](), 0
+
+    def put() -> None:
+        ends = np.cumsum([0, *map(len, some)])
+        data = some[0] if len(some) == 1 else b"".join(some)
+        arrays.append(pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(some), [None, pa.py_buffer(ends), pa.py_buffer(data)]))
+
     for state in states:
-        ends = pa.py_buffer(np.array([0, len(state)], np.int64))
-        arrays.append(pa.LargeBinaryArray.from_buffers(pa.large_binary(), 1, [None, ends, pa.py_buffer(state)]))
+        if some and size + len(state) > COPIED_BYTES:
+            put()
+            some, size = [], 0
+        some.append(state)
+        size += len(state)
+    if some:
+        put()
     return pa.chunked_array(arrays, pa.large_binary())
 
 
