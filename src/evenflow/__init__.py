@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from evenflow.errors import EvenflowError
     from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
     from evenflow.query.builder import Dataflow, GroupedStream, KeyedStream, RowWindowedStream, Stream, WindowedStream
+    from evenflow.query.estimates import estimate
     from evenflow.query.qos import qos
     from evenflow.query.script import sql
     from evenflow.query.user.aggregator import Aggregator
@@ -42,6 +43,7 @@ _HOMES: Final = {
     "evenflow.errors": ("EvenflowError",),
     "evenflow.processor": ("BatchProcessor", "Groups", "Processor", "Timer", "Timers"),
     "evenflow.query.builder": ("Dataflow", "GroupedStream", "KeyedStream", "RowWindowedStream", "Stream", "WindowedStream"),
+    "evenflow.query.estimates": ("estimate",),
     "evenflow.query.qos": ("qos",),
     "evenflow.query.script": ("sql",),
     "evenflow.query.user.aggregator": ("Aggregator",),
@@ -78,6 +80,6 @@ def __dir__() -> list[str]:
 __all__ = [
     "Aggregator", "BatchProcessor", "Dataflow", "Engine", "EngineOptions", "EvenflowError", "GroupedStream", "Groups", "KeyedStream",
     "Processor", "RowWindowedStream", "Stream", "Timer", "Timers", "WindowedStream", "__version__", "arrow_udf", "checkpoints", "doctor",
-    "errors", "expr", "from_streaming", "group", "pandas_udf", "qos", "read_state", "registered", "sinks", "sources", "sql", "subscribe",
-    "testing", "udf",
+    "errors", "estimate", "expr", "from_streaming", "group", "pandas_udf", "qos", "read_state", "registered", "sinks", "sources", "sql",
+    "subscribe", "testing", "udf",
 ]  # fmt: skip

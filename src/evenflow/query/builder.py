@@ -74,6 +74,7 @@ class Dataflow(Drawing):
         width_rows: int | None = None,
         cut_ahead_ms: float | None = None,
         mirrored: bool = False,
+        weights: bool = False,
     ) -> Stream:
         """A stream of the source's rows. source: one of `evenflow.sources`; name: of the box, default the source's kind.
 
@@ -81,7 +82,8 @@ class Dataflow(Drawing):
         replicas read for themselves and wait for nobody. All sources of a dataflow are cut alike. What follows is for content. width_ms: of
         an epoch, default 20. cut_by: "time" or "place", default what the source can. width_rows: rows of an epoch, by place.
         cut_ahead_ms: most that a log time may be ahead of those before it, where producers set it; beyond it is an error. mirrored: the
-        topic is a copy that has kept its origin's times. Raises QueryError for a source that cannot be cut by content, and says why.
+        topic is a copy that has kept its origin's times. weights: with a column `_w`, how many rows each stands for where others may be
+        left out, for `evenflow.estimate`. Raises QueryError for a source that cannot be cut by content, and says why.
         """
         if not isinstance(getattr(source, "schema", None), pa.Schema) or not callable(getattr(source, "partitions", None)):
             raise QueryError(
@@ -91,7 +93,7 @@ class Dataflow(Drawing):
         with naming(name or kind):
             of = CutOptions(width_ms, cut_by, width_rows, cut_ahead_ms, mirrored)
             source = of.apply(source, cut)
-        return self.add("source", {"source": source}, (), name, kind)
+        return self.add("source", {"source": source, **({"weights": True} if weights else {})}, (), name, kind)
 
     def from_spark(self, df: Any, *, name: str | None = None) -> Stream:
         """A stream of the rows of a Spark DataFrame, batch or streaming. What Spark does before it, it does in its JVM."""

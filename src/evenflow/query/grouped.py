@@ -16,6 +16,7 @@ from evenflow.query.calls import Call, parse_aggregation
 from evenflow.query.columns import WindowTime
 from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us, offset_us
+from evenflow.query.estimates import rewritten
 from evenflow.query.expression import compile_expression, split_alias
 from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, selected, ties_of, unnamed
 from evenflow.query.group_keys import WindowCall, group_keys
@@ -121,7 +122,8 @@ class _Grouping(Generic[S]):
         mode, without a window: "changelog" puts the row as it was before the totals so far, with a column `_change` that says what each
         does (insert, update_before, update_after, delete); "complete" puts out all groups now and then, as `.complete()` behind that does.
         """
-        params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode)
+        named, sampled = rewritten(self.stream, self.over, mode, expressions, named)
+        params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode, sampled)
         positional, by_name = [selected(given) for given in expressions], {name: unnamed(given) for name, given in named.items()}
         formulas = [given.functions for given in (*positional, *by_name.values()) if isinstance(given, Formula)]
         with scope(together(formulas)):
@@ -375,6 +377,7 @@ class _Aggregate(Generic[S]):
     order: Order | None
     tie_break: tuple[str, ...] | None
     mode: Mode = "update"
+    sampled: bool = False
 
     def draw(self, texts: list[tuple[str, str]]) -> S:
         group, flow = self.grouping, self.grouping.stream.flow
@@ -493,4 +496,5 @@ class _Aggregate(Generic[S]):
             "keys": group.keys, "calls": calls, "window": group.over,
             "order": order, "tie_break": tie_break, "combine": self.combine,
             **({} if self.mode == "update" else {"mode": "changelog"}),
+            **({"sampled": True} if self.sampled else {}),
         }  # fmt: skip

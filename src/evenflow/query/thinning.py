@@ -25,7 +25,7 @@ def thins_of(network: Network, segments: Sequence[Segment], arcs: Sequence[Arc])
     sinks = {box.name: qos_of(box) for box in network.of_kind("sink")}
     if not any(sinks.values()):
         return {}
-    whole = {box.name for box in network.boxes if needs_whole(network, box)}
+    whole = {box.name for box in network.boxes if needs_whole(network, box) or box.params.get("sampled")}
     below: dict[int, set[str]] = {}
     for segment in reversed(segments):  # Consumers come last.
         mine = {step.box for step in segment.steps} | ({segment.sink} if segment.sink is not None else set())

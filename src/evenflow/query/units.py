@@ -101,10 +101,10 @@ def sheds(network: Network) -> Mapping[str, Shed]:
         patience_us = min([us for us in latencies if us is not None], default=None)
         if not reached or patience_us is None:
             continue
-        names = tuple(each.name for each in reached)
-        if unit.unit == "row":
-            found[box.name] = Shed(names, patience_us, *_worth(network, box.name, reached))
-        elif isinstance(windows, Windows):
+        names, weights = tuple(each.name for each in reached), bool(box.params.get("weights"))
+        if unit.unit == "row":  # What rows stand for is known of a share of all, not of one of which nothing stays.
+            found[box.name] = Shed(names, patience_us, *((None, ALIKE) if weights else _worth(network, box.name, reached)))
+        elif not weights and isinstance(windows, Windows):
             found[box.name] = Shed(names, patience_us, windows=windows)
     return found
 

@@ -30,6 +30,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.stream.cut import WHOLE, Grid, Numbers, runs_of
 from evenflow.stream.ids import FIRST_TERM, Term
+from evenflow.stream.weight import narrowed
 
 NOBODY_WAITS: Final = 2**62
 """Epochs that may be between close and the slowest site, where the window alone counts."""
@@ -66,7 +67,7 @@ class ContentQueue(IngressQueue):
 
     def narrowed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         self._numbers = batch.column(batch.num_columns - 1).to_numpy()
-        return batch.select(schema.names)
+        return narrowed(batch, schema.names)
 
     def put(
         self,

@@ -65,6 +65,7 @@ from evenflow.site.restoring import wanted
 from evenflow.site.spilling import Answer
 from evenflow.site.thinned import tell_shed, tell_thinned
 from evenflow.stream.ids import FIRST_PLAN
+from evenflow.stream.weight import WEIGHT
 
 DIGEST_EVERY: Final = 64
 """Epochs between two comparisons of replicas."""
@@ -160,7 +161,7 @@ class Effects(Fittings):
         if not self.by_content or self.view.counts(event.segment, (event.partition,)):
             taken[event.segment] = taken.get(event.segment, 0) + event.batch.num_rows
         queue = self.ingress.queues[key]
-        if batch.num_columns != len(schema):
+        if batch.num_columns != len(schema) or schema.names[-1:] == [WEIGHT]:
             batch = queue.narrowed(batch, schema)  # Nobody reads the others.
         if queue.dated:
             due_us = self.now_us if event.due_us is None else event.due_us

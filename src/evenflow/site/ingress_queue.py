@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from evenflow.exchange.section import WHOLE_BATCH, RowsObject, Share
 from evenflow.stream.sampling import Positions
+from evenflow.stream.weight import narrowed
 
 EPOCH_BYTES_MAX: Final = 64 * 2**20
 """About the most that one ingress partition puts into an epoch, so that wide rows make neither messages nor columns too large."""
@@ -62,7 +63,7 @@ class IngressQueue:
 
     def narrowed(self, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         """The columns that somebody reads."""
-        return batch.select(schema.names)
+        return narrowed(batch, schema.names)
 
     def end_batch(self, batch: int) -> None:
         """All rows of a Spark batch have been put."""

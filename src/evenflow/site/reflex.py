@@ -27,6 +27,7 @@ from evenflow.operator import units
 from evenflow.plan.layout import Layout, Shed
 from evenflow.site.tally import Tallies
 from evenflow.stream.sampling import Positions
+from evenflow.stream.weight import weighed
 
 LEAST_ROWS: Final = 32
 """An epoch may have so many rows, however slow it seems: else a source that brings few would never show how fast it can be."""
@@ -280,7 +281,8 @@ class Reflex:
         if stays.all():
             return Thinned(rows, (), ())
         dropped = tuple(np.bincount(of[~stays], minlength=len(keep)).tolist())
-        return Thinned(rows.filter(pa.array(stays)), keep, dropped)
+        kept = rows.filter(pa.array(stays))
+        return Thinned(kept if windows is not None else weighed(kept, of[stays], keep), keep, dropped)
 
     def count(self, key: Key, offered: int, dropped: tuple[int, ...]) -> None:
         """An epoch has taken so many rows of the source, and left out some."""

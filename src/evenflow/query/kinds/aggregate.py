@@ -48,7 +48,7 @@ from evenflow.stream.change import CHANGE, CHANGE_FIELD, is_changelog
 class Aggregate(KeyedKind):
     """calls: the totals. window: over which rows; None: all that have come. combine: producers may make parts of them.
 
-    mode: "changelog" for totals that say what they replace.
+    mode: "changelog" for totals that say what they replace. sampled: all are estimates, so any row may be left out before it.
     """
 
     name: ClassVar = "aggregate"
@@ -57,6 +57,7 @@ class Aggregate(KeyedKind):
     window: TimeWindow | SessionWindow | RowWindow | None
     combine: bool = True
     mode: str = "update"
+    sampled: bool = False
 
     @property
     def depends(self) -> OperatorClass:
@@ -179,6 +180,8 @@ class Aggregate(KeyedKind):
 
     def needs(self, number: int) -> Need | None:
         window = self.window
+        if self.sampled:
+            return None
         if window is None:
             return Need("none", (), "running totals")
         if self.changes:

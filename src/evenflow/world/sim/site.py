@@ -65,6 +65,7 @@ from evenflow.site.peers import (
 from evenflow.site.staging import Attempt
 from evenflow.sources.source import place
 from evenflow.stream.ids import SiteId
+from evenflow.stream.weight import read_names
 from evenflow.world.sim.choosing import Choosing
 from evenflow.world.sim.disk import SimDisk
 from evenflow.world.sim.pushing import PushedHere
@@ -258,7 +259,7 @@ class SimSite:
         if source.pushed:
             self.pushed.open(action, name, source.schema)
             return
-        reader = place(source.open_for(action.partition, segment.partitions, segment.schema.names), action.rows, action.through)
+        reader = place(source.open_for(action.partition, segment.partitions, read_names(segment.schema.names)), action.rows, action.through)
         reader.reach(world.way)
         if came := self.part.view.plan.came(action.segment):
             reader.meet(came)

@@ -18,6 +18,7 @@ from evenflow.site.staging import PushedFeed
 from evenflow.sources.source import place
 from evenflow.sources.then import awaited, followed
 from evenflow.stream.waiting import Waiting
+from evenflow.stream.weight import read_names
 from evenflow.world.spark.executor.feeds import NEVER_US, BesideFeed, CutFeed, Feed, ReaderFeed
 from evenflow.world.spark.net.reactor import Reactor
 from evenflow.world.spark.regions.upstream import by_subscription
@@ -48,7 +49,7 @@ class Reading:
         if source.pushed:
             self._open_pushed(opening, described.source or "", source.schema)
             return
-        reader = place(source.open_for(partition, described.partitions, described.schema.names), opening.rows, opening.through)
+        reader = place(source.open_for(partition, described.partitions, read_names(described.schema.names)), opening.rows, opening.through)
         reader.reach(by_subscription)
         if came := self._part.view.plan.came(segment):
             reader.meet(came)
