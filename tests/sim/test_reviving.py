@@ -18,6 +18,7 @@ from evenflow.swarm.draw import EVERY_CASE
 from evenflow.swarm.mutations import Mutation, planted
 from evenflow.swarm.passive_mutations import PASSIVE as PLANTED
 from evenflow.world.sim.cluster import SimCluster
+from evenflow.world.sim.model import SinkModel
 from evenflow.world.sim.world import SimWorld
 from tests.drawn import but, one_in
 
@@ -28,10 +29,18 @@ class Stage:
     """A dataflow in one generation, with every checker, whose sources hold a third of their rows back until it finishes."""
 
     def __init__(
-        self, case: str, *, sites: int = 4, rows: int = 400, seed: int = 1, checkpoint_s: float | None = 0.02, **given: Any
+        self,
+        case: str,
+        *,
+        sites: int = 4,
+        rows: int = 400,
+        seed: int = 1,
+        checkpoint_s: float | None = 0.02,
+        window_epochs: int = 64,
+        **given: Any,
     ) -> None:
         self.case: Case = EVERY_CASE[case](Random(seed), rows)
-        options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=checkpoint_s)
+        options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=checkpoint_s, window_epochs=window_epochs)
         self.planned = layout(self.case.flow.network, sites=sites, partitions=16)
         given = {"read_rows": 10, "read_every_us": (500, 2_000), "availability": PASSIVE, "replicas": 2, **given}
         self.cluster = SimCluster(self.planned, seed=seed, prepare=Checkers, sites=sites, options=options, **given)
@@ -127,6 +136,20 @@ def test_one_base_cannot_be_read_and_what_others_begin_again_waits_for_it(seed: 
     stage = beginning_again(seed)
     copy = stage.world.coordinator.membership.joining[0]
     stage.world.driver.coordinate(SiteSaid(copy.target, CopyFailed(copy.number, "the base cannot be read")))
+    stage.finish()
+
+
+@pytest.mark.parametrize(
+    ("sink", "seed"), [(SinkModel((20_000, 30_000)), 1), (SinkModel((5_000, 10_000), reads=True), 4)], ids=["given", "reads"]
+)
+def test_the_end_of_a_slow_sink_begins_again(sink: SinkModel, seed: int) -> None:
+    """Goal: what was granted while the sink was near holds, and no more than that (A5); a reader waits for no epoch without rows, which
+    nobody makes again for it. Method: a small window and a slow sink; the one site that has its end dies, and all is made again."""
+    stage = Stage("running", seed=seed, checkpoint_s=None, window_epochs=8, sink=sink)
+    stage.world.run_for(0.1)
+    alone = stage.alone
+    assert "out" in alone[stage.kill_one()]
+    stage.world.run_until(lambda: stage.whole and stage.count(Kind.COPY_LIVE) > 0, 10.0, "everything lives again")
     stage.finish()
 
 

@@ -58,6 +58,7 @@ class Checkers(Observer):
         self._accepted: dict[int, int] = {}
         self._stored: dict[str, int] = {}
         self._reviving = False
+        self._granted = 0
         self._stages: dict[tuple[int, int], Stage] = {}
         world.observers = (*world.observers, self)
 
@@ -260,11 +261,14 @@ class Checkers(Observer):
         # Whose death the coordinator has not noticed yet may have become live with its last word.
         slowest = min([self._finished(other) for other in active if other.alive], default=FOR_EVER)
         granted = window if self._left else 0  # By those who counted before: a replica that has moved cannot take that back.
-        if self._reviving and (part.ingress.closed - slowest > window + SLACK + granted):
-            return  # What begins again from a base may count before it is level: others wait for it then.
-        self._reviving = self._reviving and (bool(self.world.coordinator.membership.joining) or self._are_behind(active))
-        assert part.ingress.closed - slowest <= window + SLACK + granted, (
-            f"{part} has closed {part.ingress.closed}; the slowest is at {slowest}"
+        if self._reviving:
+            # What others have granted meanwhile holds, though what begins again where they are, or its sink, is not so far.
+            self._granted = max([self._granted, *[other.part.credit._own[2] for other in active if other.alive]])
+            if part.ingress.closed - slowest > window + SLACK + granted:
+                return  # What begins again from a base may count before it is level: others wait for it then.
+            self._reviving = bool(self.world.coordinator.membership.joining) or self._are_behind(active) or not self._have_heard(active)
+        assert part.ingress.closed <= max(slowest + window + SLACK + granted, self._granted), (
+            f"{part} has closed {part.ingress.closed}; the slowest is at {slowest}, and {self._granted} was granted before"
         )
         for key, cohort in part.cohorts.items():
             for stream, retained in cohort.retained.items():
@@ -305,6 +309,11 @@ class Checkers(Observer):
         newest = max([site.part.ingress.closed for site in sites], default=0)
         done = [cohort.hosted.done for site in sites if site.alive for cohort in site.part.cohorts.values()]
         return newest - min(done, default=newest) > self.world.options.window_epochs + SLACK
+
+    def _have_heard(self, sites: list[SimSite]) -> bool:
+        """Those that live know who counts."""
+        number = self.world.coordinator.membership.number
+        return all(site.part.view.membership.number >= number for site in sites if site.alive)
 
     def _lag(self, cohort: int) -> int:
         """A copy is behind by what has passed while its state was on its way; nobody waits for it."""

@@ -65,7 +65,9 @@ class ReadingSink:
 
     def _store(self, batch: list[Release]) -> None:
         for at, release in enumerate(batch):
-            if (found := self._kept(release.epoch)) is None:
+            # One without rows need not be kept anywhere: who makes it again does not say so when it is next.
+            found = self._kept(release.epoch) if release.batch.num_rows else release
+            if found is None:
                 self._world.clock.after(AGAIN_US, lambda left=batch[at:]: self._store(left))  # type: ignore[misc]
                 return
             self._world.driver.store(found)
