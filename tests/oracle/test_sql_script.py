@@ -356,6 +356,11 @@ ASKED = {
     "the best by their condition": Asked(
         "SELECT k, n % 2 AS odd, x, n FROM t QUALIFY row_number() OVER (PARTITION BY k, odd ORDER BY n DESC, x) = 1", ("k", "odd")
     ),
+    "places of windows in a query": Asked(
+        """SELECT k, window.end AS e, sum(p * c) AS s, max(q) AS q FROM (SELECT k, window.end AS e, count(*) AS c,
+           rank() OVER (PARTITION BY k ORDER BY window.end) AS p, row_number() OVER (PARTITION BY k ORDER BY window.end) AS q
+           FROM t GROUP BY k, window(ts, '5 seconds')) GROUP BY k, window(e, '20 seconds')"""
+    ),
     "several orders that wait for rows": Asked(
         """SELECT k, n, x, ts, lead(n, 2) OVER (PARTITION BY k ORDER BY ts, n, x) AS a,
            lead(x, 1, -1) OVER (PARTITION BY n ORDER BY ts, k, x) AS b,

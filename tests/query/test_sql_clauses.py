@@ -150,8 +150,11 @@ def test_conditions_with_queries_are_asked_of_the_best_rows_too() -> None:
         ("SELECT k, rank() OVER (ORDER BY sum(n)) AS r FROM t GROUP BY k", "column 11: .* would count every state of a running aggregate"),
         ("SELECT k, sum(n) OVER (ORDER BY ts) AS r FROM t GROUP BY k", "column 15: the column 'n' is neither in GROUP BY nor inside"),
         ("SELECT k FROM t QUALIFY k > 1", r"column 25: QUALIFY without a function OVER .*; write the condition in WHERE"),
-        ("SELECT k FROM t QUALIFY row_number() OVER (ORDER BY n) > 1", r"column 25: .* such as QUALIFY row_number\(\) OVER \(...\) <= 10"),
-        ("SELECT k FROM t QUALIFY rank() OVER (ORDER BY n) <= 1", r"column 25: rank\(\) <= 1 is not available; row_number"),
+        (
+            "SELECT k FROM t QUALIFY row_number() OVER (ORDER BY n) > 1",
+            r"column 25: row_number of .* row_number\(\) <= 10 in QUALIFY",
+        ),
+        ("SELECT k FROM t QUALIFY rank() OVER (ORDER BY n) <= 1", "column 25: rank of every row would change .* take the best: row_number"),
         ("SELECT k FROM t QUALIFY lead(n) OVER (ORDER BY n) > 1", r"column 25: rows come in order of event time"),
         ("SELECT k FROM t QUALIFY sum(n) OVER w > 1", "column 25: no window is called 'w'"),
         ("SELECT k FROM t QUALIFY row_number() OVER (ORDER BY y) = 1", "column 53: there is no column 'y'"),

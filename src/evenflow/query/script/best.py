@@ -12,7 +12,6 @@ from evenflow.query.ranked import Place
 from evenflow.query.script.group import END, START, check_windows, first_of
 from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggregate
 from evenflow.query.script.placed import drawn, in_time_order, order_of, placed_rows
-from evenflow.query.script.qualify import HIDDEN
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.spanned import is_around, spanned_rows
@@ -183,30 +182,13 @@ def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.
     ranks = [item for item in inner.expressions if isinstance(item, exp.Alias) and _is_rank(item.this)]
     if not ranks:
         return None
-    script, rank = lower.script, ranks[0]
+    rank = ranks[0]
     found = [(condition, most) for condition in pending if (most := _most(condition, rank.alias)) is not None]
-    if lower.changes and (len(ranks) > 1 or not found or rank.this.this.name.lower() != "row_number" or found[0][1] < 1):
-        return None  # Places of all rows, of which conditions let some pass.
-    if (len(ranks) > 1 or not found or rank.this.this.name.lower() != "row_number") and _by_time(lower, inner, rank.this, tables):
-        return None  # They are final when the rows are there.
-    if len(ranks) > 1 or not found:
-        name = rank.this.this.name
-        such = f"QUALIFY {name}() OVER (...) <= 10" if rank.alias.startswith(HIDDEN) else f"WHERE {rank.alias} <= 10"
-        script.fail(rank.this, f"{name}() needs one condition around it, such as {such}, and no other rank beside it")
+    if len(ranks) > 1 or not found or rank.this.this.name.lower() != "row_number" or found[0][1] < 1:
+        return None  # Places of all rows, which they have for ever if they are in order of event time, or in changes.
     condition, most = found[0]
-    if rank.this.this.name.lower() != "row_number" or most < 1:
-        script.fail(rank.this, f"{rank.this.this.name}() <= {most} is not available; row_number() <= n is, with n of at least 1")
     pending[:] = [other for other in pending if other is not condition]
     return _best(lower, source, inner, rank, most, tables, _named(tree, pending))
-
-
-def _by_time(lower: Lower, inner: exp.Select, rank: exp.Window, tables: Tables) -> bool:
-    """Whether rows of a table are ranked in order of their event time."""
-    table, order = inner.args["from_"].this, rank.args.get("order")
-    relation = tables.get(table.name.lower()) if isinstance(table, exp.Table) and not inner.args.get("joins") else None
-    if relation is None or order is None or not is_column(order.expressions[0].this) or order.expressions[0].args.get("desc"):
-        return False
-    return any(v.column == relation.stream.event_time for v in relation.matches(order.expressions[0].this))
 
 
 def _named(tree: exp.Select, pending: Sequence[exp.Expr]) -> set[str] | None:
