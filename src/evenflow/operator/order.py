@@ -197,8 +197,8 @@ class _Frozen(Frozen):
 
     def _rows(self, places: Int64s) -> Rows:
         batch = picked([part.rows.batch for part in self._parts], places)
-        hashes = [part.rows.hash for part in self._parts if part.rows.hash is not None]
-        mine = None if not hashes or len(hashes) < len(self._parts) else self._gathered(hashes, places)
+        hashes = [part.rows.hash.view(np.int64) for part in self._parts if part.rows.hash is not None]
+        mine = None if not hashes or len(hashes) < len(self._parts) else self._gathered(hashes, places).view(np.uint64)
         return Rows(batch, np.zeros(places.size, np.int32), mine)
 
     def _of(self, partition: int) -> tuple[_Arranged, slice]:
