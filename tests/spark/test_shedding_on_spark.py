@@ -49,6 +49,26 @@ def test_what_comes_out_is_what_the_run_says_it_kept(spark: Any, named: Callable
     assert answers(got) == answers(kept(table))
 
 
+@pytest.mark.conformance
+def test_estimates_on_executors_are_about_what_came(spark: Any, named: Callable[[str], str]) -> None:
+    """Goal: what a row stands for travels with it between real executors. Method: three times what can be done; all windows together say
+    how many rows there were, within four times their common error."""
+    sink, flow = ef.sinks.memory(named("estimated")), ef.Dataflow(named("estimated"))
+    rows = flow.source(ef.sources.generator(RATE, 10, rows=ROWS, seed=3), name="in", weights=True)
+    done = rows.select("key", "ts", "_w", value=slowly).with_watermark("ts", "1 second")
+    counted = done.group_by("key").window("500 milliseconds").agg(n=ef.estimate("count(*)"), mean=ef.estimate("avg(value)"))
+    counted.to(sink, name="out", qos=ef.qos(latency=[("250 ms", 1), ("1 s", 0)]))
+    with ef.Engine(spark, sites=SITES, shedding="reflex") as engine:
+        run = engine.start(flow)
+        assert run.await_termination(60)
+        [output] = run.progress()["outputs"]
+    found = sink.rows()
+    n, error = (found[name].to_numpy() for name in ("n", "n_error"))
+    assert output["dropped"] > 0.3 * ROWS and (error > 0).any()
+    assert abs(n.sum() - ROWS) < 4 * np.sqrt((error**2).sum()) / 1.96
+    assert (found["mean_error"].to_numpy()[error > 0] > 0).all()
+
+
 def answers(table: pa.Table) -> list[tuple[int, ...]]:
     return sorted(zip(*(table[name].to_pylist() for name in ("key", "p0", "value")), strict=True))
 

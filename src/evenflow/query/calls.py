@@ -50,10 +50,13 @@ class Aggregation:
     result: str | None
 
 
-def parse_aggregation(text: str, schema: pa.Schema, names: str = "_agg{}", *, of_rows: bool = False) -> Aggregation:
+def parse_aggregation(
+    text: str, schema: pa.Schema, names: str = "_agg{}", *, of_rows: bool = False, known: dict[Call, str] | None = None
+) -> Aggregation:
     """Split an aggregate expression over columns of `schema`. names: what the results of the calls are called in `result`.
 
-    of_rows: aggregators, too, are given the rows of a group anew each time, as where rows leave a window.
+    known: the names of calls that others have made, to which those of this one are added; such a call is not made again. of_rows:
+    aggregators, too, are given the rows of a group anew each time, as where rows leave a window.
 
     Raises ExpressionError if it is not SQL, calls no aggregate function, or one that Evenflow does not have; UnknownColumn;
     TypeMismatch.
@@ -62,7 +65,13 @@ def parse_aggregation(text: str, schema: pa.Schema, names: str = "_agg{}", *, of
     found = [node for node in tree.walk(prune=_is_aggregate) if _is_aggregate(node)]
     if not found:
         parse_aggregate(text, schema)  # It knows best what to say.
-    if len(found) == 1 and tree.unnest() is found[0] and _users(found[0]) is None and _of_decimals(found[0], text, schema) is None:
+    if (
+        known is None
+        and len(found) == 1
+        and tree.unnest() is found[0]
+        and _users(found[0]) is None
+        and _of_decimals(found[0], text, schema) is None
+    ):
         return Aggregation((_call(found[0], text, schema),), None)
     calls: list[Call] = []
     for node in found:
@@ -78,7 +87,12 @@ def parse_aggregation(text: str, schema: pa.Schema, names: str = "_agg{}", *, of
                 node.replace(total)
             continue
         mine = (_call(node, text, schema),) if made is None else _user_calls(node, made, text, schema, of_rows=of_rows)
-        results = [exp.column(names.format(len(calls) + number), quoted=True) for number in range(len(mine))]
+        named = [names.format(len(calls) + number) for number in range(len(mine))]
+        if known is not None and made is None and mine[0] in known:
+            mine, named = (), [known[mine[0]]]
+        elif known is not None and made is None:
+            known[mine[0]] = named[0]
+        results = [exp.column(name, quoted=True) for name in named]
         calls += mine
         if made is None:
             after: exp.Expr = results[0]

@@ -123,7 +123,8 @@ class _Export:
         yield f"{call}.name({text(box.name)})"
 
     def _source(self, box: Box) -> Iterator[str]:
-        yield f"flow.source({self._value(box.params['source'], box)}, name={text(box.name)})"
+        weights = ", weights=True" if box.params.get("weights") else ""
+        yield f"flow.source({self._value(box.params['source'], box)}, name={text(box.name)}{weights})"
 
     def _sink(self, box: Box) -> Iterator[str]:
         asked = box.params.get("qos")

@@ -382,25 +382,20 @@ class _Aggregate(Generic[S]):
     def draw(self, texts: list[tuple[str, str]]) -> S:
         group, flow = self.grouping, self.grouping.stream.flow
         name = flow.free("aggregate")
-        if not isinstance(self.combine, bool):
-            raise QueryError(
-                f"box {name!r}: combine is {self.combine!r}, not True or False; a column of that name is written agg('sum(x) as combine')"
-            )
-        if self.order not in (None, "event_time", "arrival"):
-            raise QueryError(
-                f"box {name!r}: order is {self.order!r}, not 'event_time' or 'arrival'; "
-                "a column of that name is written agg('sum(x) as order')"
-            )
-        if self.mode not in get_args(Mode):
-            raise QueryError(
-                f"box {name!r}: the mode of its results is {self.mode!r}, not 'update', 'changelog' or 'complete'; "
-                "a column of that name is written agg('sum(x) as mode')"
-            )
+        for option, given, fits, wanted in (
+            ("combine", self.combine, isinstance(self.combine, bool), "True or False"),
+            ("order", self.order, self.order in (None, "event_time", "arrival"), "'event_time' or 'arrival'"),
+            ("mode", self.mode, self.mode in get_args(Mode), "'update', 'changelog' or 'complete'"),
+        ):
+            if not fits:
+                text = f"{option} is {given!r}, not {wanted}; a column of that name is written agg('sum(x) as {option}')"
+                raise QueryError(f"box {name!r}: {text}")
         before: dict[str, Expression] = dict(group.extra)
         calls: list[AggCall] = []
         after: list[tuple[str, str]] = []
+        known: dict[Call, str] | None = {} if self.sampled else None  # An estimate and its error are made of the same sums.
         for result, text in texts:
-            after.append((result, self._split(name, result, text, before, calls)))
+            after.append((result, self._split(name, result, text, before, calls, known)))
         with flow.whole():
             parts: dict[str, Handle] = {}
             stream = group.stream
@@ -431,8 +426,10 @@ class _Aggregate(Generic[S]):
                 return stream._drawn("process", params_of(keys, described), (stream,), name, "")
         return stream._drawn("aggregate", self._params(stream, calls), (stream,), name, "")
 
-    def _split(self, box: str, result: str, text: str, before: dict[str, Expression], calls: list[AggCall]) -> str:
-        """Add the calls of one aggregate expression, and the columns they need; returns what its result is made of."""
+    def _split(
+        self, box: str, result: str, text: str, before: dict[str, Expression], calls: list[AggCall], known: dict[Call, str] | None
+    ) -> str:
+        """Add the calls of one aggregate expression, and the columns they need; returns what its result is made of. known: see there."""
         if not isinstance(text, str):
             raise QueryError(f"box {box!r}: the aggregate {result!r} is {text!r}; write an expression such as 'sum(x)'")
         with naming(box):
@@ -441,7 +438,7 @@ class _Aggregate(Generic[S]):
             raise QueryError(f"box {box!r}: {result!r} has two names; write agg({result}={bare!r}), or agg({text!r})")
         with naming(box):
             of_rows = isinstance(self.grouping.over, RowWindow)
-            split = parse_aggregation(text, self.grouping.stream.schema, f"_{result}_{{}}", of_rows=of_rows)
+            split = parse_aggregation(text, self.grouping.stream.schema, f"_{result}_{{}}", of_rows=of_rows, known=known)
         for number, call in enumerate(split.calls):
             name = result if split.result is None else f"_{result}_{number}"
             if call.made is not None:

@@ -27,7 +27,7 @@ from evenflow.operator import units
 from evenflow.plan.layout import Layout, Shed
 from evenflow.site.tally import Tallies
 from evenflow.stream.sampling import Positions
-from evenflow.stream.weight import weighed
+from evenflow.stream.weight import WEIGHT, weighed
 
 LEAST_ROWS: Final = 32
 """An epoch may have so many rows, however slow it seems: else a source that brings few would never show how fast it can be."""
@@ -278,7 +278,8 @@ class Reflex:
             stays = staying(self.sheddable[key[0]].source, key[1], positions, of, keep)
         else:
             stays = units.staying(windows, rows, keep[0])
-        if stays.all():
+        by_chance = WEIGHT in rows.schema.names and min(keep) < ALL  # Then who stays stands for others, though none has gone.
+        if stays.all() and not by_chance:
             return Thinned(rows, (), ())
         dropped = tuple(np.bincount(of[~stays], minlength=len(keep)).tolist())
         kept = rows.filter(pa.array(stays))

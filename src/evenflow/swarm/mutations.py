@@ -20,6 +20,7 @@ from evenflow.swarm.death_mutations import DEATHS
 from evenflow.swarm.mutation import Mutation as Mutation
 from evenflow.swarm.portion_mutations import PORTIONS
 from evenflow.swarm.region_mutations import REGIONS
+from evenflow.swarm.shed_mutations import SHEDDING
 
 JOURNAL: Final = (
     Mutation("what was told is durable", "coordinator.journal:Journal.appended", "least(self._in.values(),", "least(self._told.values(),"),
@@ -209,39 +210,6 @@ HELD: Final = (
 
 # Not in the list, since nobody could tell them from the protocol: records or words of an old term that count. A leader only changes by a
 # death, and the membership that names the successor fences the dead one in the same breath.
-SHEDDING: Final = (
-    Mutation("dropped rows are not taken", "site.ingress:Ingress._cut", "opened, taken, *flags", "opened, taken - sum(dropped), *flags"),
-    Mutation("dropped by their place in the epoch", "site.ingress:Ingress._cut", "positions(batch, log.taken)", "positions(batch, 0)"),
-    Mutation("dropped by another place again", "site.ingress:Ingress._thinned_again", "positions(batch, log.taken)", "positions(batch, 0)"),
-    Mutation(
-        "followers drop again",
-        "site.log:PartitionLog.accept",
-        "self.append(record)",
-        "self.append(record._replace(rows=record.rows.slice(1)) if record.keep and record.rows is not None else record)",
-    ),
-    Mutation(
-        "dropped rows count at every replica", "coordinator.ledger:Ledger.take", "if said.epoch in told or said.epoch", "if said.epoch"
-    ),
-    Mutation("what arcs drop counts at every replica", "coordinator.thinnings:Thinnings.take", "< said.epoch", "!= -1"),
-    Mutation("what the plan keeps is forgotten", "coordinator.effects:RunEffects._propose_beyond", "self.rounds.keeps,", "(),"),
-    Mutation("keeps act on receipt", "site.view:View.splits", "plan = self.plan_at(epoch)", "plan = self.plan"),
-    Mutation("a restart keeps what the last plan did", "coordinator.beginning:_plans", "keeps=content.keeps", "keeps=contents[-1].keeps"),
-    Mutation("a protected output misses rows", "query.units:_own", "and _of_sink(box).qos is None", "and False"),
-    Mutation("windows that are parts come", "operator.gate:Gate.process", "if not tick.lost or not rows.count:", "if True:"),
-    Mutation(
-        "a gate goes by the last share",
-        "operator.facts:Facts.losing",
-        "return (*lost, Lost(before, newest, kept))",
-        "return (Lost(before, newest, kept),)",
-    ),
-    Mutation("a gate forgets when nothing is left out", "operator.facts:Facts.losing", "return lost\n", "return ()\n"),
-    Mutation("a gate is not copied", "site.arriving:Arriving._settle", 'facts.get("lost", ())', "()"),
-    Mutation("marks are merged the other way", "exchange.inbox:Gathered.add", "if kept < self.kept:", "if kept > self.kept:"),
-)
-"""Of rows that are left out. Not in the list, since most seeds come through, and tests of one function find each: that event time goes by
-what was kept (operator/test_gate.py), that consumers go by the newest time of one source partition (exchange/test_inbox.py), and that a
-restart forgets what windows have lost (site/test_restored_facts.py)."""
-
 MUTATIONS: Final = (
     Mutation(
         "a row that comes is in no list",

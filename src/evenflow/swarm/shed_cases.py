@@ -6,8 +6,10 @@ is all there.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from random import Random
 from typing import Any, Final
 
@@ -17,6 +19,8 @@ import pyarrow as pa
 import evenflow as ef
 from evenflow.exchange.shedding import classes, staying
 from evenflow.site.facts import RowsShed
+from evenflow.stream.epoch import ALL_KEPT
+from evenflow.stream.weight import WEIGHT
 from evenflow.swarm.cases import Case, Complaint, Tables, differ, rows_of, too_much
 
 BEGIN_US: Final = 1_000_000
@@ -24,16 +28,20 @@ BEGIN_US: Final = 1_000_000
 SECONDS: Final = 0.15
 """For so long rows are due."""
 COLUMNS: Final = ["key", "value", "p0"]
+ESTIMATED: Final = 0.5
+WINDOW_US: Final = 20_000
 LEAST: Final = 100
 """Rows of less value do not come into the first output."""
 
 
 @dataclass
 class Told:
-    """What the coordinators of a run were told. worlds: its generations, in order. parts: all rows of the source, by partition."""
+    """What the coordinators of a run were told. worlds: its generations, in order. parts: all rows of the source, by partition. estimated:
+    there are windows of estimates, too."""
 
     parts: Sequence[pa.RecordBatch]
     protected: bool
+    estimated: bool = False
     worlds: list[Any] = field(default_factory=list)
 
     def said(self) -> dict[tuple[int, int], RowsShed]:
@@ -52,8 +60,9 @@ class Told:
         return found
 
     def entered(self) -> list[pa.RecordBatch]:
-        """The rows of the source but those that were left out."""
+        """The rows of the source but those that were left out, with how many each stands for, `WEIGHT`."""
         shed, stays = self.worlds[-1].layout.sheds.get("in"), [np.ones(part.num_rows, bool) for part in self.parts]
+        weights = [np.ones(part.num_rows) for part in self.parts]
         ends = [0] * len(self.parts)
         for (partition, _), each in sorted(self.said().items()):
             assert shed is not None and not self.protected, "rows were left out that a protected output needs"
@@ -61,39 +70,70 @@ class Told:
             assert each.kept + sum(each.dropped) == each.taken - each.first, f"{each}: offered is not kept and dropped"
             ends[partition] = each.taken
             rows = self.parts[partition].slice(each.first, each.taken - each.first)
-            kept = staying("in", partition, np.arange(each.first, each.taken), classes(shed, rows), each.keep)
+            of = classes(shed, rows)
+            kept = staying("in", partition, np.arange(each.first, each.taken), of, each.keep)
             assert int(kept.sum()) == each.kept, f"{each}: {int(kept.sum())} rows would stay"
             stays[partition][each.first : each.taken] = kept
-        return [part.filter(pa.array(kept)) for part, kept in zip(self.parts, stays, strict=True)]
+            weights[partition][each.first : each.taken] = ALL_KEPT / np.maximum(each.keep, 1)[of]
+        rows_with = [part.append_column(WEIGHT, pa.array(each)) for part, each in zip(self.parts, weights, strict=True)]
+        return [part.filter(pa.array(kept)) for part, kept in zip(rows_with, stays, strict=True)]
 
     def answers(self) -> dict[str, list[tuple[Any, ...]]]:
         """What each sink must have of a source that was read to its end."""
         rows = [row for part in self.entered() for row in zip(*part.select(COLUMNS).to_pydict().values(), strict=True)]
         return {"out": [row for row in rows if row[1] >= LEAST], "more": rows}
 
+    def estimates(self) -> list[tuple[Any, ...]]:
+        """Of each key and window: the rows it must have had, their values, and the errors of both, rounded."""
+        found: dict[tuple[int, datetime], list[tuple[float, int]]] = defaultdict(list)
+        for part in self.entered():
+            for key, ts, value, weight in zip(*part.select(["key", "ts", "value", WEIGHT]).to_pydict().values(), strict=True):
+                found[key, ts.replace(microsecond=ts.microsecond // WINDOW_US * WINDOW_US)].append((weight, value))
+        rows = []
+        for (key, start), of in found.items():
+            w, x = np.array(of, float).T
+            errors = [1.96 * np.sqrt((w * (w - 1) * each * each).sum()) for each in (np.ones_like(x), x)]
+            rows.append((key, start, *[round(float(each), 3) for each in (w.sum(), errors[0], (w * x).sum(), errors[1])]))
+        return rows
+
     def judge(self, tables: Tables) -> Complaint:
         answers = self.answers()
-        return next((said for sink, table in tables.items() if (said := differ(rows_of(table), answers[sink]))), None)
+        if self.estimated and (said := differ(_rounded(tables["estimates"]), self.estimates())):
+            return f"of estimates {said}"
+        return next((said for sink in answers if sink in tables and (said := differ(rows_of(tables[sink]), answers[sink]))), None)
 
     def judge_part(self, tables: Tables) -> Complaint:
         answers = self.answers()
-        return next((said for sink, table in tables.items() if (said := too_much(rows_of(table), answers[sink]))), None)
+        return next((said for sink in answers if sink in tables and (said := too_much(rows_of(tables[sink]), answers[sink]))), None)
+
+
+def _rounded(table: pa.Table) -> list[tuple[Any, ...]]:
+    names = ["key", "window_start", "n", "n_error", "total", "total_error"]
+    rows = table.select(names).to_pylist() if table.num_rows else []
+    return [tuple(round(each, 3) if isinstance(each, float) else each for each in row.values()) for row in rows]
 
 
 def shed(random: Random) -> Case:
-    """Two outputs of one source. Of a third of the runs one is protected, and nothing may be left out."""
+    """Two outputs of one source, and in some runs estimates of windows. Of a third of the runs one is protected, and nothing may be left
+    out."""
     partitions, rows = random.randint(1, 4), random.randint(400, 1_500)
     made = ef.sources.generator(int(rows / SECONDS), 50, rows=rows, partitions=partitions, seed=random.randrange(1_000)).begun(BEGIN_US)
     patience_ms = random.choice([4, 12, 40])
     worth: dict[str, Any] = {"value": ("value", [(0, 0.1), (1000, 1)])} if random.random() < 0.4 else {}
-    qos = ef.qos(latency=[(f"{patience_ms} ms", 1), (f"{4 * patience_ms} ms", 0)], **worth)
+    latency: Any = [(f"{patience_ms} ms", 1), (f"{4 * patience_ms} ms", 0)]
+    qos = ef.qos(latency=latency, **worth)
     protected = random.random() < 0.3
     flow = ef.Dataflow("shed")
-    stream = flow.source(made, name="in")
+    estimated = Random(f"estimates of {rows} rows of {partitions} partitions").random() < ESTIMATED
+    stream = flow.source(made, name="in", weights=estimated)
+    if estimated:
+        windows = stream.with_watermark("ts", "0 seconds").group_by("key").window(f"{WINDOW_US} microseconds")
+        guessed = windows.agg(n=ef.estimate("count(*)"), total=ef.estimate("sum(value)"))
+        guessed.to(ef.sinks.memory("estimates"), name="estimates", qos=ef.qos(latency=latency))
     stream.where(f"value >= {LEAST}").select(*COLUMNS).to(ef.sinks.memory("out"), name="out", qos=qos)
     stream.select(*COLUMNS).to(ef.sinks.memory("more"), name="more", qos=None if protected else qos)
     parts = [read_whole(made.open(p, partitions)) for p in range(partitions)]
-    told = Told(parts, protected)
+    told = Told(parts, protected, estimated)
     return Case(flow, {"in": [part.num_rows for part in parts]}, told.judge, told.judge_part, cut=False, watch=told.worlds.append)
 
 
