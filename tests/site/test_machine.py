@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from evenflow.availability.mode import Mode
 from evenflow.exchange.section import Ack, Mark, Resume, Section
 from evenflow.plan.layout import Arc, Keyed, Layout, Port, Segment, Single, Step
 from evenflow.plan.placement import first_membership
@@ -253,6 +254,24 @@ def test_a_consumer_asks_its_feeders_when_the_run_starts_and_again_over_a_new_li
     site.give(LinkUp(0))
     assert {stream: resume.start for stream, resume in site.asked.items()} == {0: 2, 1: 1}
     assert not before & {resume.feed for resume in site.asked.values()}, "a number of a feed is never used again"
+
+
+def test_a_lone_reader_says_where_its_source_stands_also_for_an_epoch_without_new_rows() -> None:
+    """B4: a sink may get rows in it, of a window that has closed; who begins anew behind an earlier epoch would be taken for repeated."""
+    here, modes = Plan(0, 1, (((0,),), ((0,), (0,)), ((0,),))), (Mode.AMNESIA,) * 3
+    plan, layout = here.with_settings(modes=modes), two_site_layout()
+    part = SiteMachine(Setup(layout, plan, first_membership(layout, plan, range(2)), 0, OPTIONS))
+    todo = part.handle(Started(), 1_000_000) + part.handle(RowsArrived(0, 0, rows(*range(100))), 1_000_001)
+    said = []
+    for epoch in (1, 2):
+        while todo:
+            action = todo.pop(0)
+            todo += part.handle(WorkDone(action.work.run()), 1_000_002) if isinstance(action, Run) else []
+        assert part.processed == epoch
+        said.append([(begins.epoch, begins.taken) for begins in part.leading.stands()])
+        part.ingress.want(2)
+        todo = part.handle(TimerFired("heartbeat"), 9_000_000)
+    assert said == [[], [(2, 100)]], "the first was said with its rows"
 
 
 def test_what_was_not_acknowledged_is_sent_again_to_whom_asks() -> None:

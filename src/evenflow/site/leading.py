@@ -58,7 +58,7 @@ class Leading:
         self._roles: dict[Key, Role] = {}
         self._early: dict[tuple[Key, SiteId], Held] = {}
         self._witnessed: dict[Key, Begins] = {}
-        self._stands: dict[Key, int] = {}
+        self._stands: dict[Key, tuple[int, int]] = {}
 
     # ------------------------------------------------------------ who does what
 
@@ -158,17 +158,18 @@ class Leading:
 
     def stands(self) -> tuple[Begins, ...]:
         """Where sources stand that have no followers but who is being copied to, those that are read here and those that were heard of, as
-        far as that has not been asked before: whoever gives rows to a sink tells the driver first, since peers may not be reached, or die
-        with it."""
+        far as that has not been asked before, also in epochs without new rows: whoever gives rows to a sink tells the driver first, since
+        peers may not be reached, or die with it, and what begins anew must begin behind what the sink has."""
         if Mode.AMNESIA not in self._view.plan.modes:
             return ()
         logs = self._alone()
         known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
         others = [log for key, log in self.logs.items() if self._is_forgotten(key) and self._roles[key].leader != self._view.site]
         followed = [_heard(log) for log in others if log.stands]
-        moved = [b for b in (*known, *followed, *self._witnessed.values()) if b.taken > self._stands.get((b.segment, b.partition), 0)]
-        self._stands |= {(b.segment, b.partition): b.taken for b in moved}
-        return tuple(moved)
+        moved = {(b.segment, b.partition): b for b in (*self._witnessed.values(), *followed, *known)}
+        moved = {key: b for key, b in moved.items() if (b.epoch, b.taken) > self._stands.get(key, (0, 0))}
+        self._stands |= {key: (b.epoch, b.taken) for key, b in moved.items()}
+        return tuple(moved.values())
 
     def _alone(self) -> list[PartitionLog]:
         """Of ingress partitions that are led here, and of which nobody else writes down anything."""
