@@ -110,7 +110,7 @@ REFUSED: list[tuple[dict[str, Any], type[QueryError], str]] = [
     ({"measures": {"x": "sum(*)"}}, ExpressionError, "has sum(*); name a column"),
     ({"measures": {"x": "sum(dst)"}}, TypeMismatch, "sum needs a number"),
     ({"measures": {"x": "MATCH_NUMBER(1)"}}, ExpressionError, "has MATCH_NUMBER(1), which is not available"),
-    ({"define": {"BIG": "MATCH_NUMBER() > 1"}}, ExpressionError, "has MATCH_NUMBER(); it may read its own row"),
+    ({"define": {"BIG": "MATCH_NUMBER() > 1"}}, ExpressionError, "has MATCH_NUMBER(); rows are judged when they come"),
     ({"measures": {"x": "CLASSIFIER(BIG)"}}, ExpressionError, "has CLASSIFIER(BIG), which is not available"),
     ({"rows": "each"}, QueryError, "rows is 'each'; it must be 'one', one row per match, 'all', all of its rows, or 'with"),
     ({"rows": "all", "measures": {"length": "count(*)"}}, QueryError, "two columns called 'length'"),

@@ -47,6 +47,10 @@ CLASSIFIER: Final = "classifier"
 """Which variable a row is, as a call of a measure."""
 
 _NAVIGATION: Final = ("prev", "next", CLASSIFIER, MATCH_NUMBER)
+_NUMBERED_LATER: Final = (
+    "rows are judged when they come, and not known to be of a match until it ends; measure it, MATCH_NUMBER() AS nr, "
+    "and say which of the matches are wanted in WHERE around the pattern, such as nr <= 10"
+)
 _WHEN: Final = re.compile(r"\s*(FINAL|RUNNING)\s+(?!(?:IN|AND|OR|IS|NOT|LIKE|RLIKE|BETWEEN)\b)(?=[\w`(])", re.IGNORECASE)
 """In front of a measure."""
 
@@ -177,6 +181,8 @@ class _Reader:
         tree = _parsed(what, text)
         for node in tree.find_all(exp.Anonymous):
             name = node.name.lower()
+            if name == MATCH_NUMBER:
+                self._fail(what, f"has {to_sql(node)}; {_NUMBERED_LATER}")
             if name in AGGREGATES or name in _NAVIGATION[1:]:
                 self._fail(what, f"has {to_sql(node)}; it may read its own row, and PREV of it")
         tree = tree.transform(lambda node: self._own(what, variable, node))
