@@ -100,7 +100,7 @@ class Parts:
         given, names = relation, tuple(place.name for place in places)
         if not self.found:
             number = free_name("_row", [*relation.stream.columns, *names])
-            given = relation = _box(lower, relation, (), keys, None, [Place(number, "row_number")], where)
+            given = relation = _box(lower, relation, (), keys, None, [Place(number, "count", None, None, 0)], where)
             self.known = (*keys, number)
             names = (*dict.fromkeys(visible.column for visible in relation.columns if visible.column not in self.known), *names)
         else:
