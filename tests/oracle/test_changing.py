@@ -183,6 +183,11 @@ SETS = {
 }
 
 OVER = {
+    "structures and decimals": """
+        SELECT id, CAST(max(struct(price, id)) OVER (PARTITION BY kind ORDER BY id ROWS 3 PRECEDING) AS STRING) AS a,
+        CAST(min(array(who, price)) OVER (PARTITION BY kind ORDER BY id) AS STRING) AS b,
+        sum(CAST(price AS DECIMAL(30, 2))) OVER (PARTITION BY kind ORDER BY id) AS c,
+        avg(CAST(price AS DECIMAL(30, 2))) OVER (PARTITION BY who) AS d FROM orders""",
     "frames by value": """
         SELECT who, price, kind, sum(price) OVER (PARTITION BY kind ORDER BY price RANGE BETWEEN 50 PRECEDING AND 20 FOLLOWING) AS a,
         count(who) OVER (ORDER BY who DESC RANGE BETWEEN 2 PRECEDING AND 1 PRECEDING) AS b,
