@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow import testing
 from evenflow.errors import QueryError
 from evenflow.operator.user.spanned import Spanned as Operator
 from evenflow.query.planner import layout
@@ -364,3 +365,26 @@ def test_what_all_rows_so_far_cannot_be() -> None:
         run("SELECT avg(w) OVER (PARTITION BY k ORDER BY ts ROWS 3 PRECEDING) AS a FROM t", 10)
     with pytest.raises(QueryError, match="rank of every row would change .*; order them by event time, or take the best: row_number"):
         run("SELECT rank() OVER (PARTITION BY k ORDER BY n) AS a FROM t", 10)
+
+
+def test_parts_and_totals_survive_deaths_and_restarts() -> None:
+    """Goal: rows whose parts are apart, and totals that are no words, are state like any other. Method: a site dies, then all is lost and
+    begins again from a checkpoint; the results are those of a run without."""
+    text = f"""SELECT n, w, lead(n) {BY_ROWS}) AS a, lead(w, 2) OVER (PARTITION BY n % 3 ORDER BY ts, n) AS b, sum(d) {BY_ROWS}) AS c,
+        max(struct(w, n)) {BY_ROWS}) AS e, nth_value(w, 5) {BY_ROWS}) AS f FROM t"""
+
+    def simulated(**options: Any) -> testing.Simulation:
+        flow = ef.Dataflow("q")
+        columns = "ts timestamp_ntz, k string, x double, w string, n bigint, d decimal(20,0)"
+        ef.sql(text, {"t": flow.source(testing.source(columns), name="t").with_watermark("ts", "5 seconds")}).to(
+            ef.sinks.memory("out"), name="out"
+        )
+        return testing.simulate(flow, **options)
+
+    plain, test = simulated(), simulated(sites=3, replicas=2, seed=3)
+    plain.give("t", TABLE)
+    test.give("t", TABLE.slice(0, 70)).settle().kill()
+    test.give("t", TABLE.slice(70, 60)).settle().checkpoint()
+    test.lose_everything().restart(sites=2).give("t", TABLE.slice(130))
+    found, wanted = (sorted(map(str, each.finish().rows("out"))) for each in (test, plain))
+    assert found == wanted and len(found) == COUNT
