@@ -88,12 +88,10 @@ def parse_aggregation(
             continue
         mine = (_call(node, text, schema),) if made is None else _user_calls(node, made, text, schema, of_rows=of_rows)
         named = [names.format(len(calls) + number) for number in range(len(mine))]
-        if known is not None and made is None and mine[0] in known:
-            mine, named = (), [known[mine[0]]]
-        elif known is not None and made is None:
-            known[mine[0]] = named[0]
-        results = [exp.column(name, quoted=True) for name in named]
-        calls += mine
+        seen = None if known is None or made is not None else known.setdefault(mine[0], named[0])
+        if seen is None or seen == named[0]:
+            calls += mine
+        results = [exp.column(name, quoted=True) for name in ([seen] if seen is not None else named)]
         if made is None:
             after: exp.Expr = results[0]
         else:
