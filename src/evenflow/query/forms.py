@@ -128,7 +128,11 @@ F = FormField
 FORMS: Final[Mapping[str, Form]] = {
     form.name: form
     for form in (
-        _form("source", "Source", "ends", "README", "Where rows come from.", F("source", "source", "What is read.")),
+        _form(
+            "source", "Source", "ends", "README", "Where rows come from.",
+            F("source", "source", "What is read."),
+            F("weights", "flag", "With a column _w: how many rows each stands for, for estimates.", default=False, more=True),
+        ),
         _form("sink", "Sink", "ends", "README", "Where rows go.", F("sink", "sink", "What takes them."), QOS, GUARANTEE, UNORDERED, EVERY),
         _form(
             "filter", "Where", "rows", "select", "Rows for which a condition is true.",
@@ -193,6 +197,7 @@ FORMS: Final[Mapping[str, Form]] = {
             ORDER, TIES,
             F("combine", "flag", "Totals begin where the rows are, before they travel.", default=True, more=True),
             F("mode", "choice", "New values of totals so far, or what changes.", "update", ("update", "changelog"), more=True),
+            F("sampled", "flag", "All are estimates over weights: any row may be left out before.", default=False, more=True),
         ),
         _form("key_by", "Key by", "keys", "process", "Rows with equal values go to the same place.",
               F("columns", "columns", "The key.")),
