@@ -43,7 +43,10 @@ class Site:
         self.ingress.queues[KEY].put(pa.record_batch([list(keys)], schema=SCHEMA), 5)
 
     def hear(self, peer: int, section: Section) -> None:
+        """As a site's machine does. A partition that lacks records which nobody can send any more is given up."""
+        assert not self.leading.confirm(peer, section)
         if section.records:
+            self.leading.witness(section.records)
             self.leading.hear_records(peer, section.records)
         for held in section.held:
             self.leading.hear_held(peer, held)
@@ -259,6 +262,30 @@ def test_a_follower_whose_copy_is_dropped_holds_nobody_back() -> None:
     group.sites[1].gone = True
     group.change(replace(membership, number=2, sites=(0,), joining=(), dropped=(4,)))
     assert group.sites[0].log.settled == 2
+
+
+def test_word_of_where_a_source_stands_is_no_record() -> None:
+    """Goal: who follows a source that nobody followed has its rows (I1), though it is told without them, too, how far the source has been
+    read. Method: it gets frames of the source as well, and so that word, before it has asked for records. And should it never get those,
+    it remembers the word: else a successor would read the rows again (B4)."""
+    group, _, plan, membership = joining()
+    leader, follower = group.sites
+    group.change(membership, plan)
+    leader.put(7, 8)
+    join(follower)
+    asks = follower.outbox.pop(0)
+    group.close(1)
+    rows = leader.log.record(2).rows
+    leader.log.emitted(2, leader.leading.safe(KEY))
+    leader.leading.bear_witness([leader.log], 2, {1})
+    follower.hear(0, leader.outbox.pop(1))
+    assert follower.log.end == 1 and not follower.outbox
+    begun = replace(plan, copies=(Copy(5, 0, (0,), -1, 1),))
+    assert [(begins.epoch, begins.taken) for begins in follower.leading.heard_of(begun)] == [(2, 2)]
+    leader.hear(1, asks)
+    group.talk()
+    assert [(record.epoch, record.rows) for record in follower.log.since(1)] == [(2, rows)] and rows is not None
+    assert group.settled() == [2, 2]
 
 
 def test_records_are_kept_until_every_follower_holds_them() -> None:

@@ -141,11 +141,12 @@ class RowsObject(NamedTuple):
 class Record(NamedTuple):
     """What an epoch of one ingress partition consists of, from its leader to a follower (I1).
 
-    term: of the leader that sends it; origin: of the one that cut it. taken: rows of the source in all epochs up to this one, or its
-    position after them, which is where a successor goes on reading. batch_done: a whole Spark batch has come. ended: no row will come
-    after it. shares: whose the rows are, if Spark's tasks have pushed them; the successor compares with it what tasks push again.
-    objects: that the rows are in, if nobody gives them again, in order. keep: by value class, how much of 2^32 was kept of what the source
-    gave, where rows were left out under overload (see `shedding`); dropped: how many were not. Empty where none was.
+    term: of the leader that sends it, NO_TERM where it only says where the source stands; origin: of the one that cut it. taken: rows of
+    the source in all epochs up to this one, or its position after them, which is where a successor goes on reading. batch_done: a whole
+    Spark batch has come. ended: no row will come after it. shares: whose the rows are, if Spark's tasks have pushed them; the successor
+    compares with it what tasks push again. objects: that the rows are in, if nobody gives them again, in order. keep: by value class, how
+    much of 2^32 was kept of what the source gave, where rows were left out under overload (see `shedding`); dropped: how many were not.
+    Empty where none was.
     """
 
     segment: int

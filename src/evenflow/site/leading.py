@@ -22,7 +22,7 @@ from evenflow.site.ingress import Ingress
 from evenflow.site.log import PartitionLog
 from evenflow.site.outcome import Outcome
 from evenflow.site.view import View
-from evenflow.stream.ids import FIRST_TERM, SiteId, Term
+from evenflow.stream.ids import FIRST_TERM, NO_TERM, SiteId, Term
 
 NEVER: Final = Begins(-1, -1)
 Key = tuple[int, int]
@@ -182,10 +182,12 @@ class Leading:
         return self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA
 
     def witness(self, records: Iterable[Record]) -> None:
-        """Records of partitions of which there is no log here."""
+        """Records of partitions of which there is no log here; and where a source stands of which nobody may write down anything. Who is
+        about to follow it has a log and may get no record any more."""
         for record in records:
             key = (record.segment, record.partition)
-            if key not in self._roles and record.epoch > self._witnessed.get(key, NEVER).epoch:
+            heard = key not in self._roles or record.term == NO_TERM
+            if heard and record.epoch > self._witnessed.get(key, NEVER).epoch:
                 self._witnessed[key] = Begins(*key, record.epoch, record.taken, record.ended, record.stamp)
 
     def remember(self, log: PartitionLog) -> None:
@@ -307,7 +309,7 @@ class Leading:
             role = self._roles.get(key)
             if role is None or role.leader != peer or role.term != settled.term:
                 continue
-            given = [record.epoch for record in section.records if (record.segment, record.partition) == key]
+            given = [r.epoch for r in section.records if (r.segment, r.partition, r.term) == (*key, settled.term)]
             if not self.logs[key].confirm(min([settled.epoch, *[epoch - 1 for epoch in given]])):
                 lacking.append(key)
         return lacking
@@ -339,9 +341,9 @@ def _heard(log: PartitionLog) -> Begins:
 
 
 def _witness(log: PartitionLog) -> Record:
-    """Where its source stands at the end of what was emitted, and no rows."""
+    """Where its source stands at the end of what was emitted, and no rows. It is of no term: a follower takes it for no record."""
     stamp = log.stamp_done
-    return Record(log.segment, log.partition, log.done, FIRST_TERM, 0, stamp, stamp, log.taken_done, False, log.ended_done, None)
+    return Record(log.segment, log.partition, log.done, NO_TERM, 0, stamp, stamp, log.taken_done, False, log.ended_done, None)
 
 
 def newest_term(section: Section) -> int:
