@@ -21,6 +21,7 @@ from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted,
 from evenflow.site.hosted import Work
 from evenflow.site.outcome import Outcome
 from evenflow.stream.epoch import NO_WATERMARK
+from evenflow.stream.ids import NO_SITE
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
@@ -113,7 +114,7 @@ class Checkers(Observer):
         newcomers = set(membership.sites) - set(before.sites)
         gone = {site for other in self.memberships.values() for site in other.sites} - set(before.sites) - set(membership.sites)
         assert not newcomers & gone, f"{newcomers & gone} have come back from the dead"
-        self._reviving = self._reviving or any(copy.revives for copy in membership.joining)
+        self._reviving = self._reviving or any(copy.source == NO_SITE for copy in membership.joining)
         for copy in membership.joining:
             assert copy.target in membership.sites, f"{copy} is under way to a dead site"
             assert copy.revives or copy.void or copy.source in membership.sites, f"{copy} is under way from a dead site"
@@ -265,7 +266,7 @@ class Checkers(Observer):
             # What others have granted meanwhile holds, though what begins again where they are, or its sink, is not so far.
             self._granted = max([self._granted, *[other.part.credit._own[2] for other in active if other.alive]])
             if part.ingress.closed - slowest > window + SLACK + granted:
-                return  # What begins again from a base may count before it is level: others wait for it then.
+                return  # What begins again or anew may count before it is level: others wait for it then.
             self._reviving = bool(self.world.coordinator.membership.joining) or self._are_behind(active) or not self._have_heard(active)
         assert part.ingress.closed <= max(slowest + window + SLACK + granted, self._granted), (
             f"{part} has closed {part.ingress.closed}; the slowest is at {slowest}, and {self._granted} was granted before"
