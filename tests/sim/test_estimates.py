@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,20 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow.availability.mode import Mode
 from evenflow.errors import QueryError
 from evenflow.exchange.shedding import ALL
-from evenflow.plan.layout import Layout, Shed
+from evenflow.plan.layout import Shed
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.site.reflex import Reflex, Sheddable
 from evenflow.site.tally import Tallies
-from evenflow.stream.weight import WEIGHT, WEIGHT_FIELD
+from evenflow.stream.weight import WEIGHT, WEIGHT_FIELD, read_names
 from evenflow.swarm.checkers import Checkers
-from evenflow.swarm.shed_cases import read_whole
+from evenflow.swarm.mutations import Mutation, planted
+from evenflow.swarm.run import run_seed
+from evenflow.swarm.shed_cases import WINDOW_US, Told, read_whole
+from evenflow.swarm.shed_mutations import SHEDDING
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.model import CostModel
 from evenflow.world.sim.world import SimWorld
@@ -27,8 +32,10 @@ from evenflow.world.sim.world import SimWorld
 SITES = 3
 CAN = 12_000
 """Rows per second that the sites can do."""
-QOS = ef.qos(latency=[("100 ms", 1), ("1 s", 0)])
-WANTED = {"n": "count(*)", "known": "count(value)", "total": "sum(value)", "mean": "avg(value)"}
+QOS = ef.qos(latency=[("40 ms", 1), ("1 s", 0)])
+WANTED = {"n": "count(*)", "total": "sum(value)", "mean": "avg(value)"}
+At = tuple[int, int]
+"""A key and the begin of a window, microseconds."""
 
 
 def drawn(flow: ef.Dataflow, source: Any, weights: bool = True) -> ef.Stream:
@@ -36,98 +43,132 @@ def drawn(flow: ef.Dataflow, source: Any, weights: bool = True) -> ef.Stream:
 
 
 class Estimated:
-    """A source of `load` times what the sites can do, into estimates of windows of a key."""
+    """A source of `load` times what the sites can do, into estimates of windows of a key. journal: it can be lost as a whole."""
 
-    def __init__(self, load: float, seconds: float, *, journal: bool = False, **given: Any) -> None:
+    def __init__(self, load: float, seconds: float, *, journal: bool = False, availability: Any = None, **given: Any) -> None:
         rate = int(load * CAN)
-        self.source = ef.sources.generator(rate, 4, rows=int(rate * seconds), partitions=SITES, seed=5).begun(1_000_000)
+        source = ef.sources.generator(rate, 4, rows=int(rate * seconds), partitions=SITES, seed=5).begun(1_000_000)
         flow = ef.Dataflow("estimated")
-        windows = drawn(flow, self.source).filter("value >= 0").group_by("key").window("250 milliseconds")
+        windows = drawn(flow, source).filter("value >= 0").group_by("key").window(f"{WINDOW_US} microseconds")
         wanted: dict[str, Any] = {name: ef.estimate(text) for name, text in WANTED.items()}
-        windows.agg(**wanted).to(ef.sinks.memory("out"), name="out", qos=QOS)
-        self.planned: Layout = layout(flow.network, sites=SITES, partitions=4)
-        cost = CostModel(row_us=SITES * 1e6 / CAN / given.get("replicas", 1), free=frozenset({"egress"}))
-        options = FlowOptions(shedding="reflex", heartbeat_ms=50.0)
+        windows.agg(**wanted).availability(availability).to(ef.sinks.memory("out"), name="out", qos=QOS)
+        planned = layout(flow.network, sites=SITES, partitions=4)
         settled: dict[str, Any] = {
             "sites": SITES,
-            "cost": cost,
-            "options": options,
+            "cost": CostModel(row_us=SITES * 1e6 / CAN / given.get("replicas", 1), free=frozenset({"egress"})),
+            "options": FlowOptions(shedding="reflex", heartbeat_ms=50.0),
             "read_rows": 20_000,
             "read_every_us": (500, 1_500),
             "seed": 7,
-        } | given
-        self.cluster = SimCluster(self.planned, prepare=Checkers, **settled) if journal else None
-        self.only = SimWorld(self.planned, **settled) if self.cluster is None else None
-        if self.only is not None:
-            Checkers(self.only)
+        }
+        self.cluster = SimCluster(planned, **settled | given) if journal else None
+        self.world: SimWorld = SimWorld(planned, **settled | given) if self.cluster is None else self.cluster.world
+        self.told = Told([read_whole(source.open(p, SITES)) for p in range(SITES)], False, True)
+        self._watch()
 
-    @property
-    def world(self) -> Any:
-        return self.only if self.cluster is None else self.cluster.world
+    def _watch(self) -> None:
+        Checkers(self.world)
+        self.told.worlds.append(self.world)
 
-    def results(self) -> dict[tuple[int, Any], dict[str, float]]:
-        rows = [row for _, batch in self.world.released["out"] for row in batch.to_pylist()]
-        found = {(row["key"], row["window_start"]): row for row in rows}
-        assert len(found) == len(rows)
-        return found
+    def lose_all(self) -> None:
+        """Everything dies, and another driver goes on with what is durable."""
+        assert self.cluster is not None
+        self.cluster.lose_all()
+        self.cluster.restart()
+        self.world = self.cluster.world
+        self._watch()
 
-    def truth(self) -> dict[tuple[int, Any], np.ndarray[Any, Any]]:
-        """The values of all rows of each window."""
+    def finish(self) -> dict[At, dict[str, float]]:
+        """The run's results, held to what the rows that stayed make, exactly."""
+        self.world.run_until(lambda: self.world.ended, 20.0, "the end")
+        if self.world.error is not None:
+            raise self.world.error
+        table = self.world.output("out")
+        said = self.told.judge_estimates(table)
+        assert said is None, said
+        return {(row["key"], round(row["window_start"].timestamp() * 1e6)): row for row in table.to_pylist()}
+
+    def truth(self) -> dict[At, dict[str, float]]:
+        """Of all rows."""
         found = defaultdict(list)
-        for partition in range(SITES):
-            for row in read_whole(self.source.open(partition, SITES)).select(["key", "value", "ts"]).to_pylist():
-                stamp = row["ts"]
-                start = stamp.replace(microsecond=stamp.microsecond // 250_000 * 250_000)
-                found[row["key"], start].append(row["value"])
-        return {at: np.array(values, float) for at, values in found.items()}
+        for part in self.told.parts:
+            for key, value, ts in zip(*part.select(["key", "value", "ts"]).to_pydict().values(), strict=True):
+                found[key, round(ts.timestamp() * 1e6) // WINDOW_US * WINDOW_US].append(value)
+        return {at: {"n": len(x), "total": float(sum(x)), "mean": sum(x) / len(x)} for at, x in found.items()}
 
 
-def exact(values: np.ndarray[Any, Any]) -> dict[str, float]:
-    return {"n": len(values), "known": len(values), "total": values.sum(), "mean": values.mean()}
+def outside(results: Mapping[At, Mapping[str, float]], truth: Mapping[At, Mapping[str, float]], name: str) -> float:
+    """The share of the windows of which the truth is not within the bound."""
+    missed = [at for at, row in results.items() if abs(row[name] - truth[at][name]) > row[f"{name}_error"] + 1e-6]
+    return len(missed) / len(results)
 
 
 def test_what_nothing_was_left_out_of_is_exact() -> None:
-    run = Estimated(0.3, 0.6)
-    run.world.run_until_quiet()
-    results, truth = run.results(), run.truth()
-    assert results.keys() == truth.keys()
+    run = Estimated(0.3, 0.4)
+    results, truth = run.finish(), run.truth()
+    assert results.keys() == truth.keys() and not run.told.said()
     for at, row in results.items():
-        for name, value in exact(truth[at]).items():
+        for name, value in truth[at].items():
             assert row[name] == pytest.approx(value, rel=1e-12)
             assert row[f"{name}_error"] == 0
 
 
-@pytest.mark.parametrize("loss", ["nothing", "a site", "everything"])
-def test_overload_gives_estimates_about_the_truth(loss: str) -> None:
-    """Also where another one leads from then on, and where epochs are made again from the journal."""
-    run = Estimated(3.0, 2.0, replicas=2 if loss == "a site" else 1, journal=loss == "everything")
-    if loss == "a site":
-        run.world.run_for(0.7)
+def lost_under_overload(checkpoint: bool = False) -> Estimated:
+    """All dies in the middle of a window, of which some was left out. Held to what was told, to its end."""
+    run = Estimated(3.0, 0.4, journal=True)
+    run.world.run_for(0.25)
+    if checkpoint:
+        run.world.checkpoint()
+        run.world.run_until(lambda: bool(run.world.answers), 5.0, "a checkpoint in the middle of a window")
+    run.lose_all()
+    run.finish()
+    return run
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_restart_makes_rows_stand_for_what_they_stood_for(checkpoint: bool) -> None:
+    run = lost_under_overload(checkpoint)
+    durable = run.world.coordinator.beginning.durable
+    assert (run.world.coordinator.beginning.epoch > 0) == checkpoint
+    assert any(run.world.coordinator.beginning.epoch < epoch <= durable for _, epoch in run.told.said()), "some is made again"
+
+
+@pytest.mark.parametrize("how", ["alone", "successor", "passive", "upstream"])
+def test_overload_gives_estimates_about_the_truth(how: str) -> None:
+    """Goal: what rows stand for is right whoever leads and holds the windows. Method: three times what can be done, and a leader dies; what
+    came out is recomputed from what was told."""
+    modes = {"passive", "upstream"}
+    given = {} if how == "alone" else {"replicas": 2, "availability": how if how in modes else None, "journal": how == "passive"}
+    run = Estimated(3.0, 0.4, **given)
+    run.world.run_for(0.2)
+    assert how not in modes or Mode(how) in run.world.coordinator.plan.modes
+    if how != "alone":
         run.world.kill(1)
-    elif run.cluster is not None:
-        run.world.run_for(1.2)
-        run.cluster.lose_all()
-        run.cluster.restart()
-    run.world.run_until_quiet()
-    results, truth = run.results(), run.truth()
+        run.world.add_site()
+    results, truth = run.finish(), run.truth()
     assert sum(row["n_error"] > 0 for row in results.values()) > len(results) / 2
-    for name in WANTED:
-        missed = [at for at, row in results.items() if abs(row[name] - exact(truth[at])[name]) > row[f"{name}_error"] + 1e-6]
-        assert len(missed) <= 0.15 * len(results), (name, len(missed), len(results))
+    assert {name: share for name in WANTED if (share := outside(results, truth, name)) > 0.2} == {}
+
+
+def thinned(reflex: Reflex, x: np.ndarray[Any, Any], first: int, share: float) -> pa.RecordBatch:
+    """What stays of rows with values x, which are at `first` and behind it."""
+    schema = pa.schema([("x", pa.float64()), WEIGHT_FIELD])
+    rows = pa.RecordBatch.from_arrays([pa.array(x), pa.array(np.ones(len(x)))], schema=schema)
+    return reflex.thin_again((0, 0), rows, np.arange(first, first + len(x)), (int(ALL * share),)).rows
+
+
+def weighing() -> Reflex:
+    return Reflex({0: Sheddable("in", Shed(("out",), 100_000, weighs=True))}, 2, Tallies(), active=True)
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     """The acceptance of distribution.md: 1,000 windows, kappa from .1 to .9, changing in the middle of a window."""
-    random, inside, bias = np.random.default_rng(11), dict.fromkeys(("n", "total", "mean"), 0), []
-    reflex = Reflex({0: Sheddable("in", Shed(("out",), 100_000))}, 2, Tallies(), active=True)
+    random, inside, bias, reflex = np.random.default_rng(11), dict.fromkeys(("n", "total", "mean"), 0), [], weighing()
     for window in range(1000):
         parts = []
         for half in range(2):
             x = random.gamma(3.0, 10.0, 400)
-            rows = pa.RecordBatch.from_arrays([pa.array(x), pa.array(np.ones(400))], schema=pa.schema([("x", pa.float64()), WEIGHT_FIELD]))
-            first = (2 * window + half) * 400
-            kept = reflex.thin_again((0, 0), rows, np.arange(first, first + 400), (int(ALL * random.uniform(0.1, 0.9)),))
-            parts.append((x, kept.rows))
+            parts.append((x, thinned(reflex, x, (2 * window + half) * 400, random.uniform(0.1, 0.9))))
         truth = np.concatenate([x for x, _ in parts])
         w, x = (np.concatenate([rows.column(name).to_numpy() for _, rows in parts]) for name in (WEIGHT, "x"))
         mean = (w * x).sum() / w.sum()
@@ -142,15 +183,35 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert abs(np.mean(bias)) < 4 * np.std(bias) / np.sqrt(len(bias))
 
 
-def test_estimates_of_epochs_of_few_rows_are_right_in_the_mean() -> None:
-    """Where all rows of an epoch stay by chance, they stand for those that would not have: else slow sources would be counted too low."""
-    random, found = np.random.default_rng(12), []
+def test_rows_that_have_all_stayed_by_chance_stand_for_those_that_might_not_have() -> None:
+    """Goal: estimates of epochs of few rows are not too low. Method: a half is kept of two rows; of four times both stay once."""
+    reflex = weighing()
+    counts = np.array([thinned(reflex, np.ones(2), 2 * epoch, 0.5).column(WEIGHT).to_numpy().sum() for epoch in range(2000)])
+    assert {*counts.round(6).tolist()} == {0.0, 2.0, 4.0} and abs(counts.mean() - 2) < 4 * counts.std() / np.sqrt(len(counts))
+
+
+def test_a_column_of_the_sources_own_with_that_name_is_left_alone() -> None:
+    rows = pa.record_batch({"_w": [7, 8] * 32, "x": range(64)})
     reflex = Reflex({0: Sheddable("in", Shed(("out",), 100_000))}, 2, Tallies(), active=True)
-    for epoch in range(6_000):
-        rows = pa.RecordBatch.from_arrays([pa.array(np.ones(2))], schema=pa.schema([WEIGHT_FIELD]))
-        kept = reflex.thin_again((0, 0), rows, np.arange(2 * epoch, 2 * epoch + 2), (int(ALL * random.uniform(0.3, 0.9)),))
-        found.append(kept.rows.column(WEIGHT).to_numpy().sum())
-    assert abs(np.mean(found) - 2) < 4 * np.std(found) / np.sqrt(len(found))
+    kept = reflex.thin_again((0, 0), rows, np.arange(64), (ALL // 8,)).rows
+    assert kept.num_rows < 64 and kept.schema == rows.schema and {*kept.column("_w").to_pylist()} <= {7, 8}
+    assert read_names(["_w", "x"], rows.schema) == ["_w", "x"] and read_names(["x", "_w"], pa.schema([("x", pa.int64())])) == ["x"]
+
+
+def test_the_swarm_finds_rows_that_stand_for_themselves_alone() -> None:
+    bug = next(mutation for mutation in SHEDDING if mutation.name == "rows that stay stand for themselves alone")
+    assert run_seed(52).failure is None
+    with planted(bug):
+        assert "of estimates" in str(run_seed(52).failure)
+
+
+def test_what_is_made_again_standing_for_itself_alone_would_be_noticed() -> None:
+    """Few seeds of the swarm lose a run in the middle of a spell, so this one has its own scenario."""
+    words = "classes(found.shed, rows), keep)"
+    alone = "staying(found.source, key[1], positions, classes(found.shed, rows), keep)"
+    bug = Mutation("", "site.reflex:Reflex.thin_again", words, f"{words}._replace(rows=rows.filter(pa.array({alone})))")
+    with planted(bug), pytest.raises(AssertionError, match="stored other rows"):
+        lost_under_overload()
 
 
 def test_what_cannot_be_estimated_says_why() -> None:

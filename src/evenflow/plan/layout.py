@@ -168,6 +168,7 @@ class Shed:
 
     outputs: that the source feeds, none of which is protected. patience_us: L*, the age from which on an answer is worth less, the least of
     theirs. column: of the source, by whose value rows are of different classes; None: all are worth the same. windows: that stay whole.
+    weighs: rows say how many they stand for.
     """
 
     outputs: tuple[str, ...]
@@ -175,6 +176,7 @@ class Shed:
     column: str | None = None
     classes: Classes = ALIKE
     windows: Windows | None = None
+    weighs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

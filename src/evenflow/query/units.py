@@ -103,7 +103,7 @@ def sheds(network: Network) -> Mapping[str, Shed]:
             continue
         names, weights = tuple(each.name for each in reached), bool(box.params.get("weights"))
         if unit.unit == "row":  # What rows stand for is known of a share of all, not of one of which nothing stays.
-            found[box.name] = Shed(names, patience_us, *((None, ALIKE) if weights else _worth(network, box.name, reached)))
+            found[box.name] = Shed(names, patience_us, *((None, ALIKE) if weights else _worth(network, box.name, reached)), weighs=weights)
         elif not weights and isinstance(windows, Windows):
             found[box.name] = Shed(names, patience_us, windows=windows)
     return found

@@ -27,7 +27,7 @@ from evenflow.operator import units
 from evenflow.plan.layout import Layout, Shed
 from evenflow.site.tally import Tallies
 from evenflow.stream.sampling import Positions
-from evenflow.stream.weight import WEIGHT, weighed
+from evenflow.stream.weight import weighed
 
 LEAST_ROWS: Final = 32
 """An epoch may have so many rows, however slow it seems: else a source that brings few would never show how fast it can be."""
@@ -273,17 +273,16 @@ class Reflex:
         return self._thinned(key, rows, positions, classes(found.shed, rows), keep)
 
     def _thinned(self, key: Key, rows: pa.RecordBatch, positions: Positions, of: Positions, keep: tuple[int, ...]) -> Thinned:
-        windows = self.sheddable[key[0]].shed.windows
+        windows, weighs = self.sheddable[key[0]].shed.windows, self.sheddable[key[0]].shed.weighs
         if windows is None:
             stays = staying(self.sheddable[key[0]].source, key[1], positions, of, keep)
         else:
             stays = units.staying(windows, rows, keep[0])
-        by_chance = WEIGHT in rows.schema.names and min(keep) < ALL  # Then who stays stands for others, though none has gone.
-        if stays.all() and not by_chance:
+        if stays.all() and not weighs:  # Who has stayed by chance stands for those that might not have: else estimates were too low.
             return Thinned(rows, (), ())
         dropped = tuple(np.bincount(of[~stays], minlength=len(keep)).tolist())
         kept = rows.filter(pa.array(stays))
-        return Thinned(kept if windows is not None else weighed(kept, of[stays], keep), keep, dropped)
+        return Thinned(weighed(kept, of[stays], keep) if weighs else kept, keep, dropped)
 
     def count(self, key: Key, offered: int, dropped: tuple[int, ...]) -> None:
         """An epoch has taken so many rows of the source, and left out some."""

@@ -30,15 +30,12 @@ def narrowed(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def read_names(names: Sequence[str]) -> list[str]:
-    """The columns that a source is asked for."""
-    return [name for name in names if name != WEIGHT]
+def read_names(names: Sequence[str], source: pa.Schema) -> list[str]:
+    """The columns that a source is asked for. source: its own, of which one may be called so, too."""
+    return [name for name in names if name != WEIGHT or WEIGHT in source.names]
 
 
 def weighed(rows: pa.RecordBatch, of: npt.NDArray[np.int64], keep: Sequence[int]) -> pa.RecordBatch:
-    """Rows that stayed, with what they stand for. of: the class of each; keep: by class, how much of ALL_KEPT stays. Others than those
-    with a weight as they are."""
+    """Rows that stayed, with what they stand for. of: the class of each; keep: by class, how much of ALL_KEPT stays."""
     at = rows.schema.get_field_index(WEIGHT)
-    if at < 0:
-        return rows
     return rows.set_column(at, WEIGHT_FIELD, pa.array(ALL_KEPT / np.array(keep, np.float64)[of]))

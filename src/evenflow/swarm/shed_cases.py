@@ -84,7 +84,7 @@ class Told:
         return {"out": [row for row in rows if row[1] >= LEAST], "more": rows}
 
     def estimates(self) -> list[tuple[Any, ...]]:
-        """Of each key and window: the rows it must have had, their values, and the errors of both, rounded."""
+        """Of each key and window: the rows it must have had, their values, their mean, and the errors of these, rounded."""
         found: dict[tuple[int, datetime], list[tuple[float, int]]] = defaultdict(list)
         for part in self.entered():
             for key, ts, value, weight in zip(*part.select(["key", "ts", "value", WEIGHT]).to_pydict().values(), strict=True):
@@ -92,15 +92,20 @@ class Told:
         rows = []
         for (key, start), of in found.items():
             w, x = np.array(of, float).T
-            errors = [1.96 * np.sqrt((w * (w - 1) * each * each).sum()) for each in (np.ones_like(x), x)]
-            rows.append((key, start, *[round(float(each), 3) for each in (w.sum(), errors[0], (w * x).sum(), errors[1])]))
+            n, total = w.sum(), (w * x).sum()
+            errors = [1.96 * np.sqrt((w * (w - 1) * each * each).sum()) for each in (np.ones_like(x), x, (x - total / n) / n)]
+            rows.append((key, start, *[round(float(each), 3) for each in (n, errors[0], total, errors[1], total / n, errors[2])]))
         return rows
 
     def judge(self, tables: Tables) -> Complaint:
         answers = self.answers()
-        if self.estimated and (said := differ(_rounded(tables["estimates"]), self.estimates())):
-            return f"of estimates {said}"
+        if self.estimated and (said := self.judge_estimates(tables["estimates"])):
+            return said
         return next((said for sink in answers if sink in tables and (said := differ(rows_of(tables[sink]), answers[sink]))), None)
+
+    def judge_estimates(self, table: pa.Table) -> Complaint:
+        said = differ(_rounded(table), self.estimates())
+        return None if said is None else f"of estimates {said}"
 
     def judge_part(self, tables: Tables) -> Complaint:
         answers = self.answers()
@@ -108,7 +113,7 @@ class Told:
 
 
 def _rounded(table: pa.Table) -> list[tuple[Any, ...]]:
-    names = ["key", "window_start", "n", "n_error", "total", "total_error"]
+    names = ["key", "window_start", "n", "n_error", "total", "total_error", "mean", "mean_error"]
     rows = table.select(names).to_pylist() if table.num_rows else []
     return [tuple(round(each, 3) if isinstance(each, float) else each for each in row.values()) for row in rows]
 
@@ -128,7 +133,7 @@ def shed(random: Random) -> Case:
     stream = flow.source(made, name="in", weights=estimated)
     if estimated:
         windows = stream.with_watermark("ts", "0 seconds").group_by("key").window(f"{WINDOW_US} microseconds")
-        guessed = windows.agg(n=ef.estimate("count(*)"), total=ef.estimate("sum(value)"))
+        guessed = windows.agg(n=ef.estimate("count(*)"), total=ef.estimate("sum(value)"), mean=ef.estimate("avg(value)"))
         guessed.to(ef.sinks.memory("estimates"), name="estimates", qos=ef.qos(latency=latency))
     stream.where(f"value >= {LEAST}").select(*COLUMNS).to(ef.sinks.memory("out"), name="out", qos=qos)
     stream.select(*COLUMNS).to(ef.sinks.memory("more"), name="more", qos=None if protected else qos)

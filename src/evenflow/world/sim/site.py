@@ -259,7 +259,8 @@ class SimSite:
         if source.pushed:
             self.pushed.open(action, name, source.schema)
             return
-        reader = place(source.open_for(action.partition, segment.partitions, read_names(segment.schema.names)), action.rows, action.through)
+        names = read_names(segment.schema.names, source.schema)
+        reader = place(source.open_for(action.partition, segment.partitions, names), action.rows, action.through)
         reader.reach(world.way)
         if came := self.part.view.plan.came(action.segment):
             reader.meet(came)

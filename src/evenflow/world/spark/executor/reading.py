@@ -49,7 +49,8 @@ class Reading:
         if source.pushed:
             self._open_pushed(opening, described.source or "", source.schema)
             return
-        reader = place(source.open_for(partition, described.partitions, read_names(described.schema.names)), opening.rows, opening.through)
+        names = read_names(described.schema.names, source.schema)
+        reader = place(source.open_for(partition, described.partitions, names), opening.rows, opening.through)
         reader.reach(by_subscription)
         if came := self._part.view.plan.came(segment):
             reader.meet(came)
