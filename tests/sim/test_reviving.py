@@ -153,6 +153,29 @@ def test_the_end_of_a_slow_sink_begins_again(sink: SinkModel, seed: int) -> None
     stage.finish()
 
 
+def test_what_has_come_some_way_is_given_up_with_another_and_begins_again_where_it_was() -> None:
+    """Goal: it begins with its base once more, at the same site, too. Method: one base cannot be read when what another one brought has
+    begun to work."""
+    stage = beginning_again(0)
+    world = stage.world
+
+    def working() -> set[int]:
+        cohorts = [cohort for site in world.sites if site.alive for cohort in site.part.cohorts.values()]
+        begun = {copy.number: copy.base for copy in world.coordinator.membership.joining}
+        return {cohort.number for cohort in cohorts if cohort.number in begun and cohort.hosted.done > begun[cohort.number]}
+
+    def ahead() -> bool:
+        return bool(working()) and any(copy.number not in working() for copy in world.coordinator.membership.joining)
+
+    world.run_until(ahead, 10.0, "one to work and another one to wait")
+    was = {(copy.target, copy.segment) for copy in world.coordinator.membership.joining if copy.number in working()}
+    other = next(copy for copy in world.coordinator.membership.joining if copy.number not in working())
+    world.driver.coordinate(SiteSaid(other.target, CopyFailed(other.number, "the base cannot be read")))
+    again = lambda: was & {(copy.target, copy.segment) for copy in world.coordinator.membership.joining}  # noqa: E731
+    world.run_until(lambda: bool(again()), 10.0, "the one that worked to begin again where it was")
+    stage.finish()
+
+
 def test_two_deaths_with_a_checkpoint_between_them() -> None:
     stage = Stage("windows", sites=5, rows=900)
     for _ in range(2):

@@ -51,6 +51,8 @@ class Checkers(Observer):
         self._newest: dict[int, int] = {}
         self._known_dead: dict[int, set[int]] = {}
         self._done: dict[tuple[int, int, int], int] = {}
+        self._born: dict[tuple[int, int, int], int] = {}
+        self._bases: dict[int, int] = {}
         self._former: set[tuple[int, int]] = set()
         self._left: set[tuple[int, int, int]] = set()
         self._watermarks: dict[tuple[int, int, int, int], tuple[int, int]] = {}
@@ -83,6 +85,7 @@ class Checkers(Observer):
             assert self.plans[plan.number] == plan, f"there are two plans {plan.number}"
             return
         self.plans[plan.number] = plan
+        self._bases.update((copy.number, copy.base) for copy in plan.copies if copy.revives)
         newest = max(self.plans)
         if plan.number == newest and len(self.plans) > 1:
             before = self.plans[sorted(self.plans)[-2]]
@@ -165,8 +168,12 @@ class Checkers(Observer):
             before = self._done.get(key, epoch - 1)
             came = epoch > before and (work.cohort or key in self._left)  # By a copy: it may have been here before.
             slept = epoch > before and all(getattr(operator, "timeless", False) for operator in hosted.operators)  # On disk, without rows.
-            assert epoch == before + 1 or came or slept, f"site {site.index}: epoch {epoch} of {segment.name} {partition} after {before}"
-            self._done[key] = epoch
+            # What is given up elsewhere with what fed it may begin again at the same site, from its base.
+            again = work.born != self._born.get(key, 0) and epoch == self._bases.get(work.born, -1) + 1
+            assert epoch == before + 1 or came or slept or again, (
+                f"site {site.index}: epoch {epoch} of {segment.name} {partition} after {before}"
+            )
+            self._done[key], self._born[key] = epoch, work.born
         whose = (site.index, segment.id, work.cohort, work.born)  # What begins anew knows of no event time.
         if segment.kind != "ingress":  # There it is the least of the partitions that happen to live here.
             # What comes by a move may be behind what was here before.
