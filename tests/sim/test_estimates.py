@@ -15,7 +15,9 @@ from evenflow.availability.mode import Mode
 from evenflow.errors import QueryError
 from evenflow.exchange.shedding import ALL
 from evenflow.plan.layout import Shed
+from evenflow.query.export import to_python
 from evenflow.query.planner import layout
+from evenflow.query.units import units_text
 from evenflow.site.options import FlowOptions
 from evenflow.site.reflex import Reflex, Sheddable
 from evenflow.site.tally import Tallies
@@ -245,3 +247,32 @@ def test_what_is_behind_an_estimate_must_not_need_whole_windows() -> None:
     assert planned.sheds["in"].windows is None and not any(planned.arcs[arc].producer == 0 for arc in planned.thins)
     counted.group_by("key").window("10 seconds").agg(n="max(n)").to(ef.sinks.memory("most"), name="most", qos=QOS)
     assert not layout(flow.network, sites=2).sheds
+
+
+def test_the_plan_says_what_weights_leave_undone() -> None:
+    """Rows that are worth more are no longer kept first, and whole windows are not left out."""
+    flow = ef.Dataflow("estimated")
+    rows = drawn(flow, ef.sources.generator(100, 4, rows=100))
+    rows.group_by("key").window("1 second").agg(n=ef.estimate("count(*)")).to(ef.sinks.memory("out"), name="out", qos=QOS)
+    assert units_text(flow.network).count("\n") == 2
+    dear = ef.qos(latency=[("40 ms", 1), ("1 s", 0)], value=("value", [(0, 0), (1000, 1)]))
+    also = ef.Dataflow("also")
+    drawn(also, ef.sources.generator(100, 4, rows=100)).select("value").to(ef.sinks.memory("rows"), name="rows", qos=dear)
+    assert "of 'in' rows go alike, whatever their value" in units_text(also.network)
+    rows.group_by("key").window("1 second").agg(most="max(value)").to(ef.sinks.memory("most"), name="most", qos=QOS)
+    assert "but nothing yet of 'in'" in (said := units_text(flow.network)) and "estimate these, too, or leave out weights" in said
+    assert not layout(flow.network, sites=2).sheds
+
+
+def test_a_dataflow_with_estimates_can_be_saved_and_written() -> None:
+    flow = ef.Dataflow("estimated")
+    counted = (
+        drawn(flow, ef.sources.generator(100, 4, rows=100)).group_by("key").agg(n=ef.estimate("count(*)"), mean=ef.estimate("avg(value)"))
+    )
+    counted.to(ef.sinks.discard(), name="out", qos=QOS)
+    again = ef.Dataflow.from_json(flow.to_json())
+    scope: dict[str, Any] = {}
+    exec(to_python(flow.network), scope)
+    for other in (again, scope["dataflow"]()):
+        assert layout(other.network, sites=2).sheds == layout(flow.network, sites=2).sheds != {}
+    assert len(flow.network.box("aggregate").params["calls"]) == 7, "what an estimate and its error need, once"

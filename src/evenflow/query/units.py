@@ -154,6 +154,10 @@ def _why_not(network: Network, source: Box, unit: Unit) -> str:
     """What keeps rows of a source from being left out, though its outputs could do without such units; empty if nothing does."""
     if unit.unit == "key":
         return f"{unit.because}, and keys that were left out once would be so for ever"
+    if unit.unit == "window" and source.params.get("weights"):
+        return (
+            f"{unit.because}, which are left out whole, and not row by row as before estimates; estimate these, too, or leave out weights"
+        )
     found = _windows(network, source, unit) if unit.unit == "window" else None
     return found if isinstance(found, str) else ""
 
@@ -228,6 +232,8 @@ def units_text(network: Network) -> str:
         unit = unit_of(network, (box.name, 0))
         lines.append(f"  of {box.name!r}: {unit.text()}")
         lines += [f"  but nothing yet of {box.name!r}: {why}" for why in [_why_not(network, box, unit)] if why]
+        if unit.unit == "row" and box.params.get("weights") and _worth(network, box.name, _reached(network, box))[0] is not None:
+            lines.append(f"  of {box.name!r} rows go alike, whatever their value: estimates need some of all")
     for (up, port), reader in of_all:
         if len(network.readers(up, port)) > 1:
             lines.append(f"  before {reader!r}: {of_all[(up, port), reader].text()}")
