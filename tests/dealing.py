@@ -16,6 +16,17 @@ SHARED: Final = frozenset({"spark", "engine", "world"})
 """Fixtures that stand for a folder's session."""
 FOLDERS: Final = ("tests/spark", "tests/worlds", "tests/oracle", "tests/ui")
 """Who has something dear for all of its tests: a cluster, a session, a browser. The dearest come first."""
+CALM: Final = frozenset(
+    f"tests/spark/test_{name}.py"
+    for name in (
+        "deploying", "doctor", "heeded", "ingest", "oracle_on_spark", "page", "parquet_sink", "refresh", "repartition", "spark_sink",
+        "state_frame", "state_of_a_run", "stream_sink",
+    )
+)  # fmt: skip
+"""Files there that kill no executor. They have a cluster of their own, so that another worker can take them: all of the folder took twice
+as long as anything else."""
+ON_A_CALM_CLUSTER: Final = "tests/spark, where nobody is killed"
+UNITS: Final = (FOLDERS[0], ON_A_CALM_CLUSTER, *FOLDERS[1:])
 CLUSTERS_OF_THEIR_OWN: Final = ("tests/spark/test_restart.py", "tests/spark/test_interrupt.py", "tests/spark/test_standby.py")
 """Files there whose tests start what they need in processes that they kill."""
 DEAR: Final = (
@@ -30,13 +41,15 @@ def unit_of(nodeid: str, *, spark: bool) -> str:
     """What a worker is given as a whole: a folder or a file. spark: of tests on Spark, of which few folders share something."""
     path = nodeid.partition("::")[0]
     folder = path.rpartition("/")[0]
+    if spark and path in CALM:
+        return ON_A_CALM_CLUSTER
     shares = folder in FOLDERS and path not in CLUSTERS_OF_THEIR_OWN
     return folder if shares and (spark or folder not in ("tests/spark", "tests/worlds")) else path
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     """Tests as they are dealt out."""
-    first = [*FOLDERS, *DEAR]
+    first = [*UNITS, *DEAR]
 
     def place(item: pytest.Item) -> int:
         unit = unit_of(item.nodeid, spark=is_spark(item))
@@ -55,7 +68,7 @@ def misplaced(items: Sequence[pytest.Item]) -> list[str]:
     return [
         item.nodeid
         for item in dealt
-        if bool(SHARED & set(getattr(item, "fixturenames", ()))) != (unit_of(item.nodeid, spark=True) in FOLDERS)
+        if bool(SHARED & set(getattr(item, "fixturenames", ()))) != (unit_of(item.nodeid, spark=True) in UNITS)
     ]
 
 

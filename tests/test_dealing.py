@@ -8,7 +8,7 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from tests.dealing import CLUSTERS_OF_THEIR_OWN, DEAR, FOLDERS, unit_of
+from tests.dealing import CALM, CLUSTERS_OF_THEIR_OWN, DEAR, FOLDERS, ON_A_CALM_CLUSTER, UNITS, unit_of
 
 ROOT = Path(__file__).resolve().parents[1]
 TEST = "import pytest\n\n@pytest.mark.parametrize('case', range(4))\ndef test_something(case):\n    pass\n"
@@ -27,9 +27,10 @@ def test_what_shares_a_session_is_one_unit() -> None:
     one = "tests/spark/test_engine.py::test_a_keyed_count_is_right"
     assert unit_of(one, spark=True) == "tests/spark" == unit_of("tests/spark/test_then.py::test_a[b/c::d]", spark=True)
     assert unit_of("tests/spark/test_restart.py::test_x", spark=True) == "tests/spark/test_restart.py"
+    assert unit_of("tests/spark/test_doctor.py::test_x", spark=True) == ON_A_CALM_CLUSTER in UNITS
     assert unit_of(one, spark=False) == "tests/spark/test_engine.py", "those that need no Spark share nothing"
     assert unit_of("tests/oracle/test_joins.py::test_x", spark=False) == "tests/oracle"
-    assert [path for path in (*FOLDERS, *CLUSTERS_OF_THEIR_OWN, *DEAR) if not (ROOT / path).exists()] == []
+    assert [path for path in (*FOLDERS, *CALM, *CLUSTERS_OF_THEIR_OWN, *DEAR) if not (ROOT / path).exists()] == []
 
 
 def test_workers_get_whole_units_and_the_dearest_first(tmp_path: Path) -> None:
