@@ -113,9 +113,11 @@ class RegionCheckers:
         assert known == link, f"{region.name} gives out {link} of {outlet.name}, and an exact region has made {known}"
         if not outlet.gave:
             self._believed(region)
+        self._truth.setdefault(outlet.name, {})[link.epoch] = link  # Who is believed is as good as exact, also when those are gone.
 
     def _believed(self, region: SimRegion) -> None:
-        """W4: so many epochs in a row were as exact regions have made them, by a count of its own, of one sink at least."""
+        """W4: so many epochs in a row were as exact regions have made them, or those that are believed, by a count of its own, of one sink
+        at least."""
         most = 0
         for sink in region.gate.silences:
             own, truth = region.outlets[sink].made, self._truth.get(sink, {})
