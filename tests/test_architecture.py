@@ -99,10 +99,26 @@ SERVICES_EXCEPTIONS = {"asyncio", "threading"}
 """What waits for a service does so in a loop or in threads of its own."""
 
 
+BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
+"""Where a node has statements, or what has some."""
+
+
 @functools.cache
 def parsed(source: str) -> ast.Module:
     """Several tests look at all of the source."""
     return ast.parse(source)
+
+
+def statements(tree: ast.AST, *, typed: bool = True) -> Iterator[ast.stmt]:
+    """All of them, inside functions too: a tenth of all nodes. typed: those for type checking only as well."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        skipped = () if typed or not is_type_checking(node) else node.body  # type: ignore[attr-defined]
+        for field in BODIES:
+            waiting += [each for each in getattr(node, field, ()) if each not in skipped]
 
 
 def modules() -> list[Path]:
@@ -121,11 +137,7 @@ def part_of(module: str) -> str:
 
 def imports(source: str, module: str, *, package: bool) -> Iterator[tuple[int, str]]:
     """Line and absolute name of everything that the text imports, inside functions too, except for type checking only."""
-    tree = parsed(source)
-    skipped = {id(node) for test in ast.walk(tree) if is_type_checking(test) for child in test.body for node in ast.walk(child)}
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
+    for node in statements(parsed(source), typed=False):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -238,7 +250,7 @@ CIRCLES = [
 def imported(source: str, module: str, known: Set[str], *, package: bool = False) -> set[str]:
     """Modules that the text imports in any way: on top, inside functions, for type checking only."""
     found = set()
-    for node in ast.walk(parsed(source)):
+    for node in statements(parsed(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -336,9 +348,9 @@ def called(node: ast.Call) -> str:
 
 def own_imports_later(tree: ast.AST) -> Iterator[str]:
     """Python's own modules that functions import."""
-    for function in ast.walk(tree):
+    for function in statements(tree):
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
+            for node in statements(function):
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
                 yield from (name for name in names if name.split(".")[0] in sys.stdlib_module_names)
