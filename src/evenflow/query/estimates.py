@@ -58,20 +58,31 @@ def rewritten(
     if exact:
         why = "rows may be left out before estimates, and what is not estimated would be wrong"
         raise QueryError(f"box {box!r}: {exact[0]!r} is beside an estimate; {why}: give it an aggregate of its own")
+    check_estimable(box, stream, over, mode)
+    texts: dict[str, Any] = {}
+    for name, each in named.items():
+        total, error = written_out(box, each.text)
+        for column, text in ((name, total), (name + ERROR, error)):
+            if column in texts:
+                raise QueryError(f"box {box!r} has two results {column!r}; give the estimate another name")
+            texts[column] = text
+    return texts, True
+
+
+def written_out(box: str, text: str) -> tuple[str, str]:
+    """An estimate, and its error, of aggregates over columns and weights. Raises QueryError for what cannot be estimated."""
+    total, deviation = _written(*_parts(box, text))
+    return total, f"1.96 * {deviation}"
+
+
+def check_estimable(box: str, stream: HandledStream, over: object, mode: str) -> None:
+    """Raise QueryError where rows before such an aggregate of the stream may not be left out one by one."""
     if isinstance(over, SessionWindow) or not (over is None or isinstance(over, TimeWindow)):
         what = "where sessions begin and end" if isinstance(over, SessionWindow) else "which rows are the last ones"
         raise QueryError(f"box {box!r}: {what} would depend on the rows that are left out; estimate windows of time, or totals so far")
     if mode != "update" or (isinstance(over, TimeWindow) and over.mode == "changelog"):
         raise QueryError(f"box {box!r}: estimates are not put out as a changelog; leave out the mode")
     _check_above(box, stream)
-    texts: dict[str, Any] = {}
-    for name, each in named.items():
-        total, variance = _written(*_parts(box, each.text))
-        for column, text in ((name, total), (name + ERROR, f"1.96 * {variance}")):
-            if column in texts:
-                raise QueryError(f"box {box!r} has two results {column!r}; give the estimate another name")
-            texts[column] = text
-    return texts, True
 
 
 def _parts(box: str, text: str) -> tuple[str, str]:

@@ -92,7 +92,8 @@ class KeyedStream(Generic[S]):
 class _Grouping(Generic[S]):
     """What an aggregate knows before its calls. over: the window.
 
-    extra: columns computed for it beforehand; time: the event time among them. whole: all results come, again and again.
+    extra: columns computed for it beforehand; time: the event time among them. whole: all results come, again and again. sampled: of
+    estimates.
     """
 
     stream: S
@@ -103,6 +104,7 @@ class _Grouping(Generic[S]):
     extra: Mapping[str, Expression] = field(default_factory=dict)
     time: str | None = None
     whole: bool = False
+    sampled: bool = False
 
     def agg(
         self,
@@ -123,7 +125,7 @@ class _Grouping(Generic[S]):
         does (insert, update_before, update_after, delete); "complete" puts out all groups now and then, as `.complete()` behind that does.
         """
         named, sampled = rewritten(self.stream, self.over, mode, expressions, named)
-        params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode, sampled)
+        params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode, sampled or self.sampled)
         positional, by_name = [selected(given) for given in expressions], {name: unnamed(given) for name, given in named.items()}
         formulas = [given.functions for given in (*positional, *by_name.values()) if isinstance(given, Formula)]
         with scope(together(formulas)):
@@ -393,7 +395,8 @@ class _Aggregate(Generic[S]):
         before: dict[str, Expression] = dict(group.extra)
         calls: list[AggCall] = []
         after: list[tuple[str, str]] = []
-        known: dict[Call, str] | None = {} if self.sampled else None  # An estimate and its error are made of the same sums.
+        shares = self.sampled and not group.sampled  # An estimate and its error are made of the same sums.
+        known: dict[Call, str] | None = {} if shares else None
         for result, text in texts:
             after.append((result, self._split(name, result, text, before, calls, known)))
         with flow.whole():

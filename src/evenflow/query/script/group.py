@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from evenflow.errors import UnknownColumn
 from evenflow.query.script.distinct import aggregated
+from evenflow.query.script.estimated import ESTIMATED, estimating, of_estimates
 from evenflow.query.script.filtered import of_those, within
 from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
 from evenflow.query.script.own_sessions import with_sessions
@@ -42,7 +43,7 @@ class Grouping:
     """One SELECT with groups. made: what each group expression has become. calls: aggregate calls by their text.
 
     moment: a time among the keys whose groups are complete when the watermark has passed it. sets: of ROLLUP and the like, the column with
-    the number of a row's set, and the keys.
+    the number of a row's set, and the keys. kinds: see `estimating`.
     """
 
     lower: Lower
@@ -56,6 +57,7 @@ class Grouping:
     regroups: bool = False
     moment: str | None = None
     sets: tuple[str, list[exp.Expr]] | None = None
+    kinds: dict[bool, exp.Expr] = field(default_factory=dict)
 
     def result(self) -> Relation:
         """The relation behind GROUP BY, HAVING and the list of columns."""
@@ -252,6 +254,8 @@ class Grouping:
         return not spans or spans[0] % spans[-1] == 0
 
     def _replaced(self, tree: exp.Expr) -> exp.Expr:
+        if (estimate := of_estimates(self.lower, self.relation.stream.columns, tree)) is not None:
+            return self._replaced(estimate)
         if (collected := self._collected(tree)) is not None:
             return self._replaced(collected)
         if isinstance(tree, exp.Filter) and (first := of_those(tree)) is not None:
@@ -320,6 +324,7 @@ class Grouping:
     def _call(self, tree: exp.Expr) -> exp.Expr:
         """The hidden column of an aggregate call."""
         script = self.lower.script
+        self.kinds.setdefault(ESTIMATED in tree.meta, tree)
         own = self.lower.rewritten(self.relation, tree)
         if isinstance(own, exp.Filter):
             own = self._filtered(own)
@@ -370,11 +375,11 @@ class Grouping:
             elif self.moment is not None:
                 return self._at_moments(self.moment)
             elif self.window is None:
-                stream = aggregated(self.lower, grouped, calls, self.tree)
+                stream = aggregated(self.lower, estimating(self.lower, grouped, self.kinds), calls, self.tree)
                 return Relation(stream, _all(stream), None, running=True, identity=tuple(self.keys))
             else:
                 over, made = self._windowed(grouped, self.window)
-            stream = aggregated(self.lower, over, calls, self.tree)
+            stream = aggregated(self.lower, estimating(self.lower, over, self.kinds), calls, self.tree)
             if self.lower.mode != "append":
                 return Relation(stream, _all(stream), None, running=True, identity=(*self.keys, made.start, made.end))
             return Relation(stream, _all(stream), made)
@@ -384,7 +389,7 @@ class Grouping:
         lower, stream = self.lower, self.relation.stream
         timed = lower.flow.add("select", {"columns": _same(stream), "event_time": moment}, (stream,), None, "select")
         over = timed.group_by(*self.keys).window("1 us", column=moment)
-        found = aggregated(lower, over, self.calls, self.tree)
+        found = aggregated(lower, estimating(lower, over, self.kinds), self.calls, self.tree)
         columns = tuple((moment if name == START else name, name) for name in found.columns if name != END)
         made = lower.flow.add("select", {"columns": columns, "event_time": moment}, (found,), None, "select")
         return Relation(made, _all(made))

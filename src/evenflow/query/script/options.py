@@ -37,8 +37,9 @@ SINKS: Final[dict[str, Callable[..., Any]]] = {
 
 CUT: Final[dict[str, str]] = {
     "cut": "str", "width_ms": "float", "cut_by": "str", "width_rows": "int", "cut_ahead_ms": "float", "mirrored": "bool",
+    "weights": "bool",
 }  # fmt: skip
-"""What decides which rows form an epoch, as for `Dataflow.source`, and of which type that is."""
+"""Arguments of `Dataflow.source`: what decides which rows form an epoch, and whether rows have weights; and of which type they are."""
 
 
 class Options:
