@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,11 @@ from evenflow.query.units import units_text
 from evenflow.site.options import FlowOptions
 from evenflow.site.reflex import Reflex, Sheddable
 from evenflow.site.tally import Tallies
+from evenflow.sources.pushed import SparkSource
 from evenflow.stream.weight import WEIGHT, WEIGHT_FIELD, read_names
+from evenflow.swarm.cases import SCHEMA, batches, make_rows
 from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.kept_cases import Once
 from evenflow.swarm.mutations import Mutation, planted
 from evenflow.swarm.run import run_seed
 from evenflow.swarm.shed_cases import WINDOW_US, Told, read_whole
@@ -276,3 +280,33 @@ def test_a_dataflow_with_estimates_can_be_saved_and_written() -> None:
     for other in (again, scope["dataflow"]()):
         assert layout(other.network, sites=2).sheds == layout(flow.network, sites=2).sheds != {}
     assert len(flow.network.box("aggregate").params["calls"]) == 7, "what an estimate and its error need, once"
+
+
+@pytest.mark.parametrize("kind", ["pushed", "given once", "cut by content", "a chain", "behind what is pushed"])
+def test_rows_that_are_never_left_out_stand_for_themselves(kind: str) -> None:
+    """Goal: estimates may be of any source. Method: what Spark pushes; what goes through the store, where all is lost and read there again;
+    what is cut by its places; and one source behind another."""
+    random, flow = Random(3), ef.Dataflow("estimated")
+    parts = [batches(part, random) for part in make_rows(random, 2, 120, 3)]
+    if kind == "given once":
+        stream = flow.source(Once(deque(range(200))), name="in", weights=True)
+    elif kind == "cut by content":
+        flow.source(ef.sources.memory(parts), name="in", weights=True)
+        stream = ef.Dataflow.from_network(flow.cut(cut_by="place", width_rows=8).network).stream("in")
+    elif kind == "a chain":
+        stream = flow.source(ef.sources.memory(parts[:1]), name="in", weights=True).then(ef.sources.memory(parts[1:]))
+    else:
+        stream = flow.source(SparkSource(SCHEMA, False, [parts]), name="in", weights=True)
+        stream = stream if kind == "pushed" else stream.then(ef.sources.memory(parts))
+    by_key = stream.group_by("k")
+    by_key.agg(n=ef.estimate("count(*)")).to(ef.sinks.memory("out"), name="out", qos=QOS)
+    by_key.agg(n="count(*)", n_error="sum(0.0D)").to(ef.sinks.memory("exact"), name="exact")
+    planned = layout(stream.flow.network, sites=2, partitions=4)
+    cluster = SimCluster(planned, sites=2, replicas=1, seed=3, read_rows=10)
+    if kind == "given once":
+        cluster.world.run_until(lambda: len(cluster.world.released["out"]) > 2, 10.0, "some rows")
+        cluster.lose_all()
+        cluster.restart()
+    cluster.world.run_until_quiet()
+    estimated, exact = ({row["k"]: (row["n"], row["n_error"]) for row in cluster.world.output(out).to_pylist()} for out in ("out", "exact"))
+    assert estimated == exact and len(exact) > 2

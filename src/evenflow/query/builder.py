@@ -95,11 +95,12 @@ class Dataflow(Drawing):
             source = of.apply(source, cut)
         return self.add("source", {"source": source, **({"weights": True} if weights else {})}, (), name, kind)
 
-    def from_spark(self, df: Any, *, name: str | None = None) -> Stream:
-        """A stream of the rows of a Spark DataFrame, batch or streaming. What Spark does before it, it does in its JVM."""
+    def from_spark(self, df: Any, *, name: str | None = None, weights: bool = False) -> Stream:
+        """A stream of the rows of a Spark DataFrame, batch or streaming. What Spark does before it, it does in its JVM. weights: as of
+        `source`; all are 1, since nothing is left out here."""
         from evenflow import sources
 
-        return self.source(sources.spark(df), name=name)
+        return self.source(sources.spark(df), name=name, weights=weights)
 
     def table(
         self, given: Any, name: str, *, key: str | Sequence[str] | None = None, refresh: str | timedelta | None = "5 minutes"

@@ -6,7 +6,7 @@ it is a union, whose second part waits for the first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from evenflow.errors import QueryError
@@ -27,7 +27,8 @@ def draw_then(first: S, second: Any, name: str | None) -> S:
     box = flow.free("then") if name is None else box_name(name, "then")
     with flow.whole():
         if isinstance(second, Source):
-            second = type(first)(flow, flow.draw("source", {"source": second}, (), None, second.kind))
+            params = {"source": second, **_weighing(_sources(flow, first.box))}
+            second = type(first)(flow, flow.draw("source", params, (), None, second.kind))
         if not isinstance(second, HandledStream):
             raise QueryError(f"box {box!r}: after a stream comes another stream, or a source, not {type(second).__name__} {second!r:.60}")
         if second.flow is not flow:
@@ -69,6 +70,11 @@ def _make_wait(flow: Drawing, box: str, given: list[Box], later: list[Box]) -> N
         flow.alter(Handle(found.name), {**found.params, "source": AfterSource(found.params["source"], last[0].name)})
 
 
+def _weighing(sources: Iterable[Box]) -> Mapping[str, bool]:
+    """The parameter of a source that takes the place of these: rows of one that weighs go on saying what they stand for."""
+    return {"weights": True} if any(box.params.get("weights") for box in sources) else {}
+
+
 def _chained(first: S, second: HandledStream, box: str, name: str | None) -> S:
     """Both sources as one, in the place and with the name of the first."""
     flow = first.flow
@@ -80,6 +86,6 @@ def _chained(first: S, second: HandledStream, box: str, name: str | None) -> S:
     boxes = [flow.take_back(stream.handle) for stream in (first, second)]
     with naming(box):
         source = ChainSource(*[found.params["source"] for found in boxes])
-    made = type(first)(flow, flow.draw("source", {"source": source}, (), boxes[0].name, source.kind))
+    made = type(first)(flow, flow.draw("source", {"source": source, **_weighing(boxes)}, (), boxes[0].name, source.kind))
     columns = tuple((column, column) for column in made.columns if column != POSITION)
     return first._drawn("select", {"columns": columns}, (made,), name, "then")
