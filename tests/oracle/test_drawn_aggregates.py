@@ -29,7 +29,10 @@ SLICE: Final = 6
 CUT: Final = Cut(1, 2, 40, 1)
 FIXED: Final = 20_261_122
 TODAY: Final = int(datetime.datetime.now(datetime.UTC).strftime("%Y%m%d"))
-KNOWN_OF_AGGREGATES: Final = ("`stddev` of numbers whose squares are beyond the greatest double",)
+KNOWN_OF_AGGREGATES: Final = (
+    "`avg` of whole numbers whose total is beyond 2^53",
+    "`stddev` of numbers whose squares are beyond the greatest double",
+)
 """What differs for a reason; it is listed in docs/sql.md."""
 ADDED_UP: Final = ("sum", "avg")
 """Of doubles, their last digits are up to the order in which rows come to a sum, and where the ends of the range are added, all of them."""
