@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
+from evenflow.availability.mode import Mode
 from evenflow.exchange.outbox import Outbox
 from evenflow.exchange.section import Held, Section
 from evenflow.plan.layout import Layout, Segment
@@ -19,6 +20,7 @@ from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 from evenflow.site.view import View
 from evenflow.sources import memory
+from evenflow.stream.ids import NO_TERM
 
 SCHEMA = pa.schema([("k", pa.int64())])
 KEY = (0, 0)
@@ -286,6 +288,22 @@ def test_word_of_where_a_source_stands_is_no_record() -> None:
     group.talk()
     assert [(record.epoch, record.rows) for record in follower.log.since(1)] == [(2, rows)] and rows is not None
     assert group.settled() == [2, 2]
+
+
+def test_a_newer_word_of_where_a_source_stands_counts_beside_an_older_log() -> None:
+    """Goal: what is told before rows go to a sink is the newest that is known here (B4), else a successor begins too early. Method: a
+    follower knows where the source stood when it was copied, and has had word of an epoch since, and no record."""
+    group, _, plan, membership = joining()
+    leader, follower = group.sites
+    group.change(membership, plan.with_settings(modes=(Mode.AMNESIA,)))
+    leader.put(7, 8)
+    join(follower)
+    follower.log.known = True
+    group.close(1)
+    leader.log.emitted(2, leader.leading.safe(KEY))
+    follower.leading.witness([leader.log.record(2)._replace(term=NO_TERM, rows=None)])
+    assert [(begins.epoch, begins.taken) for begins in follower.leading.stands()] == [(2, 2)]
+    assert follower.leading.stands() == (), "once is enough"
 
 
 def test_records_are_kept_until_every_follower_holds_them() -> None:

@@ -166,9 +166,11 @@ class Leading:
         known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
         others = [log for key, log in self.logs.items() if self._is_forgotten(key) and self._roles[key].leader != self._view.site]
         followed = [_heard(log) for log in others if log.stands]
-        moved = {(b.segment, b.partition): b for b in (*self._witnessed.values(), *followed, *known)}
-        moved = {key: b for key, b in moved.items() if (b.epoch, b.taken) > self._stands.get(key, (0, 0))}
-        self._stands |= {key: (b.epoch, b.taken) for key, b in moved.items()}
+        moved: dict[Key, Begins] = {}
+        for begins in (*known, *followed, *self._witnessed.values()):
+            key, stands = (begins.segment, begins.partition), (begins.epoch, begins.taken)
+            if stands > self._stands.get(key, (0, 0)):
+                self._stands[key], moved[key] = stands, begins
         return tuple(moved.values())
 
     def _alone(self) -> list[PartitionLog]:
