@@ -16,6 +16,7 @@ from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator import runs
 from evenflow.operator.order import Order, sort_key
 from evenflow.operator.runs import MERGE_RUNS, Part, Piece
+from evenflow.state import held_changes
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.ipc import batch_from_bytes
 from evenflow.stream.rows import Rows
@@ -183,6 +184,19 @@ def test_partitions_that_are_arranged_together_are_as_each_by_itself(
         assert together.imprints(partition).tolist() == alone.frozen.imprints(partition).tolist()
         assert together.to_bytes(partition) == alone.frozen.to_bytes(partition)
     assert not [partition for partition in range(6) if partition not in there and together.imprints(partition).size]
+
+
+def test_a_partition_of_many_rows_is_not_picked_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only some of its rows may be wanted: those of few rows are, together."""
+    prepared: list[list[int]] = []
+    order, few, many = Order("ts", (), SCHEMA), 3, held_changes.TOGETHER_ROWS + 1
+    order.process(
+        rows_of([(at, 0.0, "", at) for at in range(3 * few + many)], [0] * few + [1] * few + [2] * many + [3] * few), tick(1, 0, 0)
+    )
+    monkeypatch.setattr(type(order.frozen), "prepare", lambda frozen, partitions: prepared.append(list(partitions)))
+    [part] = order.changes.capture_changes(1, 1, range(4), range(4))
+    assert [(each.partition, each.rows) for each in part.read()] == [(0, few), (1, few), (2, many), (3, few)]
+    assert prepared == [[0, 1]]
 
 
 def test_snapshot_is_of_its_epoch() -> None:

@@ -79,12 +79,12 @@ def lose_site(run: RunEffects, event: SiteLost) -> None:
     after = Membership(Term(before.number + 1), sites, joining, dropped, before.leaders, before.retired)
     run.view.change(after)
     lost = run.recovery.lost()
-    again = "anew" if run.recovery.can_void() else "again"
-    if lost and after.joining and (again == "anew" or run.reviving.can()):
+    anew = run.recovery.can_void()
+    if lost and after.joining and (anew or run.reviving.can()):
         # What is being copied waits for frames that nobody has: first these are void, or made again.
         for copy in joining:
             if copy.moves:
-                run.give_up_move(copy, f"site {event.site} is lost, and something begins {again}")
+                run.give_up_move(copy, f"site {event.site} is lost, and something begins {'anew' if anew else 'again'}")
         after = replace(after, joining=(), dropped=(*dropped, *(copy.number for copy in joining)))
         run.view.change(after)
         lost = run.recovery.lost()

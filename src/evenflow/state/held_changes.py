@@ -76,7 +76,7 @@ class HeldPart:
         for side in self._frozen:
             side.take_apart(rest)
         for some in self._together():
-            for side in self._frozen:
+            for side in self._frozen if len(some) > 1 else ():  # Of one alone, which may be large, not all rows may be wanted.
                 side.prepare(some)
             for partition in some:
                 found.append(self._of(partition))

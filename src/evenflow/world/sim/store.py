@@ -191,8 +191,10 @@ class SimStore:
     def sweep(self, retained: Sequence[Completed], rows: Iterable[str] = ()) -> None:
         """Delete what nobody needs of the objects of checkpoints (K8). A store that refuses keeps them for another time."""
         self.requests += 1
-        self.swept = max(self.swept, min([made.epoch for made in retained], default=0) if not self.refuses else 0)
-        for name in [*garbage(list(self.objects), retained), *rows] if not self.refuses else ():
+        if self.refuses:
+            return
+        self.swept = max([self.swept, *[made.epoch for made in retained[:1]]])
+        for name in [*garbage(list(self.objects), retained), *rows]:
             self.objects.pop(name, None)
 
     def begin(self, begun: Begun, nonce: str) -> Standing:
