@@ -8,6 +8,12 @@ from evenflow.swarm.mutation import Mutation
 
 AMNESIA: Final = (
     Mutation("who asks for frames hears of no source", "site.leading:Leading.bear_witness_to", "if log.done]:", "if not log.done]:"),
-    Mutation("a sink has rows of whose source the driver has not heard", "site.leading:Leading.stands", "return tuple(moved)", "return ()"),
+    Mutation(
+        "a sink has rows of whose source the driver has not heard",
+        "site.leading:Leading.stands",
+        "return tuple(moved.values())",
+        "return ()",
+    ),
+    Mutation("word of where a source stands is its record", "site.leading:_witness", "NO_TERM", "FIRST_TERM"),
     Mutation("a source is read again from what was heard first", "coordinator.losses:Losses.hear", "begins.epoch > ", "begins.epoch < "),
 )

@@ -294,6 +294,7 @@ MUTATIONS: Final = (
         "sorted(arriving.union(needing))",
         "needing",
     ),
+    Mutation("a reader is given no epochs without rows", "site.releasing:Releasing.finish", "(reads or mark)", "mark"),
     Mutation("a joining egress releases", "site.releasing:Releasing.pass_on", "if cohort.number:", "if False:"),
     Mutation("the driver takes every copy", "coordinator.first_copy:FirstCopy.accept", "if epoch <= self.newest:", "if not epoch:"),
     Mutation("a stale feed is accepted", "site.feeding:Feeding._ask", "self._numbers += len(feeders)", "self._numbers += 0"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from evenflow.plan.layout import Layout
+from evenflow.sinks.callback import SparkSink
 from evenflow.site.events import Release, SinkTook
 
 if TYPE_CHECKING:
@@ -12,6 +15,11 @@ if TYPE_CHECKING:
 
 AGAIN_US: Final = 2_000
 """So much later rows are asked for again that no site has."""
+
+
+def read_by_spark(layout: Layout) -> Layout:
+    """The same dataflow, whose sinks' epochs are the offsets of Spark's queries: sites keep them, those without rows, too."""
+    return replace(layout, sinks=dict.fromkeys(layout.sinks, SparkSink()))
 
 
 class ReadingSink:
@@ -25,6 +33,7 @@ class ReadingSink:
         self._world, self._segment = world, segment
         self._there: list[Release] = []
         self._planned = self._stored = self._committed = 0
+        self._newest = world.driver.machine.beginning.epoch
         self._ended = False
         self._heard: dict[int, int] = {}
         self._held: dict[int, dict[int, Release]] = {}
@@ -36,7 +45,9 @@ class ReadingSink:
             self._held.setdefault(release.epoch, {})[site] = release
 
     def take(self, release: Release) -> None:
-        """An epoch may be read from now on."""
+        """An epoch may be read from now on. Raises AssertionError if one before it never came: they are the offsets of Spark's query."""
+        assert release.epoch == self._newest + 1, f"a reader is given epoch {release.epoch} after {self._newest}"
+        self._newest = release.epoch
         self._there.append(release)
 
     def _poll(self) -> None:
@@ -65,8 +76,7 @@ class ReadingSink:
 
     def _store(self, batch: list[Release]) -> None:
         for at, release in enumerate(batch):
-            # One without rows need not be kept anywhere: who makes it again does not say so when it is next.
-            found = self._kept(release.epoch) if release.batch.num_rows else release
+            found = self._kept(release.epoch)
             if found is None:
                 self._world.clock.after(AGAIN_US, lambda left=batch[at:]: self._store(left))  # type: ignore[misc]
                 return

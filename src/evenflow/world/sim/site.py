@@ -6,6 +6,7 @@ the others have decided about it meanwhile.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never
@@ -108,6 +109,7 @@ class SimSite:
         self._given: dict[int, tuple[Work, int]] = {}
         self._overdue = Overdue(world.options.user_timeout_s)
         self._backlog: list[Callable[[], None]] = []
+        self._coming: deque[tuple[Event, Callable[[], bool]]] = deque()
         self.choosing = Choosing(self, world.layout, world.clock, self._begin_work)
         self.readers: dict[tuple[int, int], Any] = {}
 
@@ -121,23 +123,33 @@ class SimSite:
     # ------------------------------------------------------------ events and actions
 
     def deliver(self, event: Event, wanted: Callable[[], bool] = always) -> None:
-        """Let the part handle the event when the processor is free, if it is still wanted then."""
-        world = self.world
+        """Let the part handle the event when the processor is free, after all that came before, if it is still wanted then."""
         if not self.begun:
             return  # There is nothing yet that wants to know.
+        self._coming.append((event, wanted))
+        self._take_turn()
+
+    def _take_turn(self) -> None:
+        world = self.world
         start = max(world.clock.now_us, self.free_at_us)
         cost_us = int(world.cost.event_us * self.slow)
         self.busy_us += cost_us
         self.free_at_us = start + cost_us
-        world.clock.at(start, lambda: self._handle(event) if wanted() else None)
+        world.clock.at(start, self._handle_next)
+
+    def _handle_next(self) -> None:
+        """Whatever has waited longest, since a turn that came while the site hung is taken later."""
+        if self.world.ended or not self.alive:
+            return
+        if self.hung:
+            self._backlog.append(self._take_turn)
+            return
+        event, wanted = self._coming.popleft()
+        if wanted():
+            self._handle(event)
 
     def _handle(self, event: Event) -> None:
         world = self.world
-        if world.ended or not self.alive:
-            return
-        if self.hung:
-            self._backlog.append(lambda: self.deliver(event))
-            return
         for observer in world.observers:
             observer.before_handled(self, event)
         for action in self.part.handle(event, world.clock.now_us):

@@ -57,6 +57,7 @@ from evenflow.world.sim.model import CostModel, DetectionModel, DiskModel, LinkM
 from evenflow.world.sim.network import Ends, Network
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.pushing import SimPushing
+from evenflow.world.sim.reading import read_by_spark
 from evenflow.world.sim.removal import Removal
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.store import SimStore
@@ -130,9 +131,10 @@ class SimWorld:
         self.lasting = Lasting(layout.sinks, None if store is None else store.clock) if lasting is None else lasting
         self.clock = self.lasting.clock if lasting is None else VirtualClock(of=lasting.clock, ahead_us=ahead_us)
         self.store = store
+        self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
+        layout = read_by_spark(layout) if self.sink.reads else layout
         self.layout = layout = bind_run(begun(layout, self.clock.now_us), "sim", no_wait)
         self.options = options or FlowOptions()
-        self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
         self.detection, self.disk = detection or DetectionModel(), disk or DiskModel()
         self.seed = seed
         self.observers = tuple(observers)
