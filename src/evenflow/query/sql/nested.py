@@ -164,12 +164,13 @@ def _element(node: Node, index: Node, *, first: int, tried: bool) -> Node:
 
 def _nth(values: pa.Array, offsets: npt.NDArray[np.int32], place: int) -> pa.Array | None:
     """The element at this place of each list; None if one does not have it. Of lists that are equally long it is each so many elements."""
-    lengths = np.diff(offsets)
-    if (lengths <= place).any():
+    lengths = offsets[1:] - offsets[:-1]
+    shortest = int(lengths.min())
+    if shortest <= place:
         return None
     found = lying(values)
-    if found is not None and (lengths == lengths[0]).all():
-        return arrow_of(found[offsets[0] + place : offsets[-1] : lengths[0]].copy(), values.type)
+    if found is not None and shortest == int(lengths.max()):
+        return arrow_of(found[offsets[0] + place : offsets[-1] : shortest].copy(), values.type)
     return taken(values, offsets[:-1].astype(np.int64) + place)
 
 
