@@ -48,8 +48,10 @@ def test_files_go_to_the_scratch_directory_and_executors_are_small(tmp_path: Pat
     chosen = settings("local-cluster[4,2,1024]", tmp_path)
     assert chosen["spark.executor.memory"] == "512m" and chosen["spark.ui.enabled"] == "false"
     assert all(chosen[key].startswith(str(tmp_path)) for key in ("spark.local.dir", "spark.sql.warehouse.dir"))
-    assert "TieredStopAtLevel" not in chosen["spark.executor.extraJavaOptions"], "Spark's own work is compiled well"
-    assert "TieredStopAtLevel=1" in settings("local-cluster[4,2,1024]", tmp_path, sites_only=True)["spark.executor.extraJavaOptions"]
+    small = settings("local-cluster[4,2,1024]", tmp_path, sites_only=True)
+    for role in ("driver", "executor"):
+        assert "TieredStopAtLevel" not in chosen[f"spark.{role}.extraJavaOptions"], "Spark's own work is compiled well"
+        assert "TieredStopAtLevel=1" in small[f"spark.{role}.extraJavaOptions"]
     assert "spark.executor.memory" not in settings("spark://host:7077", tmp_path), "a cluster's own choice"
 
 
