@@ -21,6 +21,8 @@ from evenflow.site.options import FlowOptions
 from evenflow.site.view import View
 from evenflow.sources import memory
 from evenflow.stream.ids import NO_TERM
+from evenflow.swarm.amnesia_mutations import WORD
+from evenflow.swarm.mutations import planted
 
 SCHEMA = pa.schema([("k", pa.int64())])
 KEY = (0, 0)
@@ -304,6 +306,11 @@ def test_a_newer_word_of_where_a_source_stands_counts_beside_an_older_log() -> N
     follower.leading.witness([leader.log.record(2)._replace(term=NO_TERM, rows=None)])
     assert [(begins.epoch, begins.taken) for begins in follower.leading.stands()] == [(2, 2)]
     assert follower.leading.stands() == (), "once is enough"
+
+
+def test_that_word_as_a_record_is_found() -> None:
+    with planted(WORD), pytest.raises(AssertionError):
+        test_word_of_where_a_source_stands_is_no_record()
 
 
 def test_records_are_kept_until_every_follower_holds_them() -> None:

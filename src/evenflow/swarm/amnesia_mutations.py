@@ -1,4 +1,4 @@
-"""Planted bugs of amnesia (availability.md, B4). Scenarios find these (tests/sim/test_amnesia.py)."""
+"""Planted bugs of amnesia (availability.md, B4). Scenarios find these (tests/sim/test_amnesia.py, tests/site/test_leading.py)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Final
 
 from evenflow.swarm.mutation import Mutation
 
+WORD: Final = Mutation("word of where a source stands is its record", "site.leading:_witness", "NO_TERM", "FIRST_TERM")
+"""Links must carry that word before a site has asked for records, which few seeds do."""
 AMNESIA: Final = (
     Mutation("who asks for frames hears of no source", "site.leading:Leading.bear_witness_to", "if log.done]:", "if not log.done]:"),
     Mutation(
@@ -14,6 +16,5 @@ AMNESIA: Final = (
         "return tuple(moved.values())",
         "return ()",
     ),
-    Mutation("word of where a source stands is its record", "site.leading:_witness", "NO_TERM", "FIRST_TERM"),
     Mutation("a source is read again from what was heard first", "coordinator.losses:Losses.hear", "begins.epoch > ", "begins.epoch < "),
 )
