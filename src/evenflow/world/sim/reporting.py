@@ -10,6 +10,7 @@ from evenflow.site.counting import Unread
 from evenflow.site.hosted import Hosted
 from evenflow.site.machine import SiteMachine
 from evenflow.statistics.window import Latency, SegmentWindow, SiteWindow
+from evenflow.stream.waiting import Waiting
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import CostModel
 
@@ -24,6 +25,8 @@ class Reports(Protocol):
     def part(self) -> SiteMachine: ...
     @property
     def readers(self) -> Mapping[tuple[int, int], Any]: ...
+    @property
+    def coming(self) -> Mapping[tuple[int, int], int]: ...
 
 
 class Reporting:
@@ -44,8 +47,8 @@ class Reporting:
         return replace(window, segments=tuple(shared_out(segment) for segment in window.segments))
 
     def _unread(self) -> Unread:
-        told = {key: reader.waiting(self._told_us) for key, reader in self._site.readers.items()}
-        return {key: waiting for key, waiting in told.items() if waiting is not None}
+        told, coming = {key: reader.waiting(self._told_us) for key, reader in self._site.readers.items()}, self._site.coming
+        return {key: Waiting(each.rows + coming.get(key, 0), each.since_us) for key, each in told.items() if each is not None}
 
     def begin(self) -> None:
         """A window begins, and nobody wants to know what came before it."""

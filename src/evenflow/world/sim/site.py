@@ -89,7 +89,8 @@ class SimSite:
     """See the module. alive: it runs. hung: it does nothing for now. peers: whom it can talk with. begun: it has a part. slow: how
     many times slower it is.
 
-    busy_us: processor time used so far, and that of what waits for the processor.
+    busy_us: processor time used so far, and that of what waits for the processor. coming: by partition, rows that its reader has given and
+    the part has not.
     """
 
     def __init__(self, world: SimWorld, part: SiteMachine, index: int) -> None:
@@ -112,6 +113,7 @@ class SimSite:
         self._coming: deque[tuple[Event, Callable[[], bool]]] = deque()
         self.choosing = Choosing(self, world.layout, world.clock, self._begin_work)
         self.readers: dict[tuple[int, int], Any] = {}
+        self.coming: dict[tuple[int, int], int] = {}
 
     def __repr__(self) -> str:
         return f"{self.part} ({'dead' if not self.alive else 'hung' if self.hung else 'alive'})"
@@ -279,6 +281,17 @@ class SimSite:
         self.readers[action.segment, action.partition] = reader
         world.clock.after(world.random.randint(0, 500), lambda: self._poll(action.segment, action.partition, reader, action.rows))
 
+    def _bring(self, rows: RowsArrived, reader: Any) -> None:
+        """What a reader has given comes to the part when the processor is free. On executors one loop does both, and no look falls between."""
+        key, count = (rows.segment, rows.partition), rows.batch.num_rows
+        self.coming[key] = self.coming.get(key, 0) + count
+
+        def comes() -> bool:
+            self.coming[key] -= count
+            return self._comes(*key, reader)
+
+        self.deliver(rows, comes)
+
     def _reads(self, segment: int, partition: int, reader: Any) -> bool:
         """It is still the reader of that partition here."""
         return self.readers.get((segment, partition)) is reader
@@ -299,7 +312,7 @@ class SimSite:
             batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
             if batch is not None and batch.num_rows:
                 at += batch.num_rows
-                self.deliver(RowsArrived(segment, partition, batch, due_us=due_us), lambda: self._comes(segment, partition, reader))
+                self._bring(RowsArrived(segment, partition, batch, due_us=due_us), reader)
             if reader.complete and not reader.ended:
                 self.deliver(EpochsGiven(segment, partition, reader.complete), lambda: self._comes(segment, partition, reader))
         if reader.ended and world.may_end(segment, partition) and not self.hung:
