@@ -86,7 +86,8 @@ class Scaled:
 
 def test_every_row_that_is_due_is_offered_however_busy_its_site_is() -> None:
     """Goal: one look is enough to know what comes. Rows that a reader had given and whose site was busy were in no window, and a look saw
-    five sixths or ten ninths of what came, so two of three runs took a step too much. Method: looks at twice what can be done, before the first decision."""
+    five sixths or ten ninths of what came, so half of all runs took a step too much. Method: looks at twice what can be done, before the
+    first decision."""
     scaled = Scaled([(0, 0.67)], 3)
     world, behind, due = scaled.world, 0, 0
     for look in range(6):

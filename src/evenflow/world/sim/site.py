@@ -282,7 +282,7 @@ class SimSite:
         world.clock.after(world.random.randint(0, 500), lambda: self._poll(action.segment, action.partition, reader, action.rows))
 
     def _bring(self, rows: RowsArrived, reader: Any) -> None:
-        """What a reader has given comes to the part when the processor is free. On executors one loop does both, and no look falls between."""
+        """What a reader has given comes to the part when the processor is free. On executors one loop does both: no look falls between."""
         key, count = (rows.segment, rows.partition), rows.batch.num_rows
         self.coming[key] = self.coming.get(key, 0) + count
 
