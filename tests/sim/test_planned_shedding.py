@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 import evenflow as ef
+from evenflow.bench.events import BEGIN_US, VaryingEvents
 from evenflow.coordinator.ledger import shed_table
 from evenflow.exchange.shedding import ALL
 from evenflow.exchange.thinning import Thinner
@@ -18,7 +20,10 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.stream.rows import Rows
 from evenflow.swarm.checkers import Checkers
+from evenflow.swarm.mutations import Mutation, planted
+from evenflow.swarm.shed_mutations import SHEDDING
 from evenflow.swarm.thinned_cases import Thinnings
+from evenflow.swarm.thinned_checkers import Needed
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.model import CostModel
 
@@ -42,11 +47,17 @@ class Overload:
         shedding: str = "lp",
         values: bool = False,
         protect: bool = False,
+        then: float | None = None,
         **given: Any,
     ) -> None:
+        """then: the load from half of the time on, if that is another."""
         rate = int(load * CAN / 2)
         self.rows = int(rate * seconds)
         made = ef.sources.generator(rate, 1000, rows=self.rows, partitions=SITES, seed=5).begun(1_000_000)
+        if then is not None:
+            steps = ((0, rate), (int(seconds * 5e5), int(then * CAN / 2)))
+            self.rows = VaryingEvents(1, 1 << 40, 1000, count=SITES, steps=steps).due(BEGIN_US + int(seconds * 1e6))
+            made = VaryingEvents(1, self.rows, 1000, count=SITES, steps=steps)
         flow = ef.Dataflow("overload")
         rows = flow.source(made, name="in").select("key", "value", "ts")
         worth: dict[str, Any] = {"value": ("value", [(0, 0.1), (1000, 1)])} if values else {}
@@ -118,6 +129,27 @@ def test_nothing_is_left_out_while_all_can_be_done() -> None:
     run = Overload(0.7).finish()
     assert run.share("dear") == run.share("cheap") == 1
     assert not any(run.told.keeps.values()) and not run.world.coordinator.ledger.arcs.totals
+
+
+def test_a_plan_that_leaves_rows_out_for_nothing_is_found() -> None:
+    bug = next(mutation for mutation in SHEDDING if mutation.name == "a plan leaves rows out that sites could do")
+    with planted(bug), pytest.raises(AssertionError, match="busy with all that is offered"):
+        Overload(0.7).finish()
+
+
+@pytest.mark.conformance
+def test_a_plan_ends_when_all_can_be_done_again() -> None:
+    """Goal: nothing is left out for long after an overload (D6). Method: twice what can be done, then a third of it. Seeds of the swarm are
+    over sooner than that."""
+    run = Overload(2.0, 4.0, then=0.3).finish()
+    [needed] = [each for each in run.world.observers if isinstance(each, Needed)]
+    assert needed.began == 1 and not run.world.coordinator.rounds.keeps and run.share("cheap") > 0.1
+    words = "return None if found is None else self._keeps_of"
+    bug = Mutation(
+        "", "policy.shedding.live:FlowPlanner._wanted", words, words.replace("is None else", "is None or found.how == 'all' else")
+    )
+    with planted(bug), pytest.raises(AssertionError, match="has fitted for 11 looks"):
+        Overload(2.0, 4.0, then=0.3).finish()
 
 
 def test_who_takes_over_leaves_out_the_same_and_all_is_told_once() -> None:

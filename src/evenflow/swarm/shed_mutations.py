@@ -21,6 +21,12 @@ SHEDDING: Final = (
     ),
     Mutation("what arcs drop counts at every replica", "coordinator.thinnings:Thinnings.take", "< said.epoch", "!= -1"),
     Mutation("what the plan keeps is forgotten", "coordinator.effects:RunEffects._propose_beyond", "self.rounds.keeps,", "(),"),
+    Mutation(
+        "a plan leaves rows out that sites could do",
+        "policy.shedding.live:FlowPlanner.network",
+        "1.0 - self.aside.get(site, 0.0)",
+        "0.5 - self.aside.get(site, 0.0)",
+    ),
     Mutation("keeps act on receipt", "site.view:View.splits", "plan = self.plan_at(epoch)", "plan = self.plan"),
     Mutation("a restart keeps what the last plan did", "coordinator.beginning:_plans", "keeps=content.keeps", "keeps=contents[-1].keeps"),
     Mutation("a protected output misses rows", "query.units:_own", "and _of_sink(box).qos is None", "and False"),

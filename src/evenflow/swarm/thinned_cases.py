@@ -24,6 +24,7 @@ from evenflow.site.hosted import Work
 from evenflow.site.outcome import Outcome
 from evenflow.swarm.cases import Case, Complaint, Tables, differ, rows_of, too_much
 from evenflow.swarm.shed_cases import read_whole
+from evenflow.swarm.thinned_checkers import Needed
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
@@ -56,7 +57,7 @@ class Thinnings(Observer):
         self.done = {at: (DURABLE, rows) for at, (_, rows) in self.done.items() if at[0] <= durable}
         self.keeps = {at: keep for at, keep in self.keeps.items() if at[1] <= durable}
         self.worlds.append(world)
-        world.observers = (*world.observers, self)
+        world.observers = (*world.observers, self, Needed(world))
 
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
         """D3: every plan carries what the last round had decided when it was committed. Who comes later is told it as it is."""
