@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.exchange.routing import Pieces, Router, Split
-from evenflow.plan.layout import HASH_COLUMN, Arc, Keyed, Layout, Port, Segment
+from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, Arc, Keyed, Layout, Port, Segment, Spread
 from evenflow.plan.plan import Plan
 from evenflow.stream.rows import Rows
 
@@ -46,9 +46,10 @@ def same(one: Pieces, other: Pieces) -> bool:
     return alike[0] == alike[1] and one.rows.schema == other.rows.schema and one.bounds == other.bounds and owners[0] == owners[1]
 
 
+@pytest.mark.parametrize("sensitive", [False, True])
 @pytest.mark.parametrize("keys", [("k",), ("x", "k"), ("ts", "u")])
-def test_one_pass_gives_what_the_steps_give(keys: tuple[str, ...]) -> None:
-    layout = layout_of(SCHEMA, keys)
+def test_one_pass_gives_what_the_steps_give(keys: tuple[str, ...], sensitive: bool) -> None:
+    layout = layout_of(SCHEMA, keys, sensitive=sensitive)
     router, split, rng = Router.of(layout.arcs[0], layout), Split.of(layout.arcs[0], layout, PLAN), Random(3)
     assert router.words == (*SCHEMA.types, pa.uint64()) and len(split.groups) == 3
     for count in (1, 2, 7, 300):
@@ -57,6 +58,8 @@ def test_one_pass_gives_what_the_steps_give(keys: tuple[str, ...]) -> None:
             found = router.split(rows, split, producers, 1)
             assert same(found, replace(router, words=()).split(rows, split, producers, 1))
             assert found.rows is not None and found.rows.column(HASH_COLUMN).null_count == 0
+            assert (FROM_COLUMN in found.rows.schema.names) == sensitive
+            found.rows.validate(full=True)
             for start, end in zip(found.bounds, found.bounds[1:], strict=False):  # What is sent is a slice of it.
                 sent = pa.ipc.read_record_batch(found.rows.slice(start, end - start).serialize(), router.schema)
                 assert repr(sent.to_pydict()) == repr(found.rows.slice(start, end - start).to_pydict())
@@ -72,5 +75,6 @@ def test_what_has_nulls_or_other_columns_takes_the_steps() -> None:
     assert found.rows.column("ts").null_count == rows.batch.column(1).null_count
     for other in (SCHEMA.append(pa.field("name", pa.string())), SCHEMA.append(pa.field("small", pa.int32()))):
         assert not Router.of(layout_of(other, ("k",)).arcs[0], layout_of(other, ("k",))).words
-    ordered = layout_of(SCHEMA, ("k",), sensitive=True)
-    assert not Router.of(ordered.arcs[0], ordered).words
+    spread = layout_of(SCHEMA, ("k",))
+    spread = replace(spread, arcs=(replace(spread.arcs[0], route=Spread()),))
+    assert not Router.of(spread.arcs[0], spread).words

@@ -140,7 +140,7 @@ class Router:
 
     hashed: the rows that come carry the hash of this arc's key already. row_bytes: of a row, if all its columns are of fixed width.
     thinner: leaves rows out, where a plan may say so. words: types of what is put on the arc if that is columns of 64 bits and the hash
-    behind them, which go through one kernel; else nothing.
+    behind them, which go through one kernel; else nothing. named: the producer partition of each row comes behind the hash.
     """
 
     arc: Arc
@@ -149,11 +149,14 @@ class Router:
     row_bytes: int | None
     thinner: Thinner | None = None
     words: tuple[pa.DataType, ...] = ()
+    named: bool = False
 
     @staticmethod
     def of(arc: Arc, layout: Layout) -> Router:
         schema = wire_schema(arc, layout)
-        words = schema.names[-1:] == [HASH_COLUMN] and all(is_of_eight_bytes(field.type) for field in schema)
+        named = schema.names[-1] == FROM_COLUMN
+        words = schema.types[: len(schema) - named]
+        through = isinstance(arc.route, Keyed) and all(map(is_of_eight_bytes, words))
         steps = layout.segments[arc.producer].steps
         last = steps[arc.port.step] if arc.port.step >= 0 else None
         return Router(
@@ -165,7 +168,8 @@ class Router:
             and tuple(last.params["keys"]) == arc.route.columns,
             row_bytes=row_bytes_of(schema),
             thinner=Thinner.of(arc.id, layout.thins[arc.id], arc.schema) if arc.id in layout.thins else None,
-            words=tuple(schema.types) if words else (),
+            words=tuple(words) if through else (),
+            named=named,
         )
 
     def split(self, rows: Rows, split: Split, partitions: tuple[int, ...], epoch: int) -> Pieces:
@@ -212,17 +216,20 @@ class Router:
         return rows.hash if self.hashed and rows.hash is not None else hash_columns(rows.batch, route.columns)
 
     def _routed(self, rows: Rows, addresses: npt.NDArray[np.int64], split: Split, partitions: tuple[int, ...]) -> Pieces:
-        """`_split` of columns of 64 bits without nulls, which lie at `addresses`: one pass into one block of memory."""
+        """`_split` of columns of 64 bits without nulls, which lie at `addresses`: one pass into one block of memory, the producers of 32
+        bits last."""
         assert isinstance(self.arc.route, Keyed)
-        count, hashes = rows.count, self._hashes(rows, self.arc.route)
-        bounds, order = np.empty(len(split.groups) + 1, np.int64), np.empty(count, np.int64)
-        block = np.empty((len(self.words), count), np.int64)
-        route_words(frozen(hashes), split.key_groups, frozen(split.group_of), addresses, bounds, order, block)
+        count, width, hashes = rows.count, len(self.words), self._hashes(rows, self.arc.route)
+        bounds, block = np.empty(len(split.groups) + 1, np.int64), np.empty((width + 1, count), np.int64)
+        owner = block[width].view(np.int32)[:count]
+        route_words(frozen(hashes), split.key_groups, frozen(split.group_of), frozen(rows.partition), addresses, bounds, block, owner)
         data = [None, pa.py_buffer(block)]
         columns = [pa.Array.from_buffers(kind, count, data, 0, at * count) for at, kind in enumerate(self.words)]
+        if self.named:
+            columns.append(pa.Array.from_buffers(_INT32, count, data, 0, 2 * width * count))
         whole = pa.RecordBatch.from_arrays(columns, schema=self.schema)
-        owner = None if len(partitions) == 1 else rows.partition[order]
-        return Pieces(split, whole, tuple(bounds.tolist()), partitions, owner, self.size_of(whole))
+        apart = None if self.named or len(partitions) == 1 else owner
+        return Pieces(split, whole, tuple(bounds.tolist()), partitions, apart, self.size_of(whole))
 
     def size_of(self, batch: pa.RecordBatch) -> int:
         """About how many bytes a batch takes. Asking Arrow costs microseconds per column, so it is asked only where it must be."""

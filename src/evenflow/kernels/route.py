@@ -37,26 +37,28 @@ word_at: Any = intrinsic(_word_at)
 
 
 @kernel(
-    "void(Array(uint64, 1, 'C', readonly=True), Array(int32, 1, 'C', readonly=True), Array(int32, 1, 'C', readonly=True), int64[::1], "
-    "int64[::1], int64[::1], int64[:, ::1])"
+    "void(Array(uint64, 1, 'C', readonly=True), Array(int32, 1, 'C', readonly=True), Array(int32, 1, 'C', readonly=True), "
+    "Array(int32, 1, 'C', readonly=True), int64[::1], int64[::1], int64[:, ::1], int32[::1])"
 )
 def route_words(
     hashes: Hashes,
     table: npt.NDArray[np.int32],
     group_of: npt.NDArray[np.int32],
+    producer: npt.NDArray[np.int32],
     addresses: Words,
     bounds: Words,
-    order: Words,
     out: Words,
+    owner: npt.NDArray[np.int32],
 ) -> None:
     """Sort rows by the group of their hash's partition; those of a group stay in order.
 
-    hashes: uint64 (n,). table: int32 (G,), the partition of each key group. group_of: int32 (P,), the group of each partition. addresses:
-    int64 (c,), where the n words of each column lie. Written are bounds: int64 (groups + 1,), where each group begins, and the end. order:
-    int64 (n,), where each row was. out: int64 (c + 1, n), the columns in that order, and the hashes.
+    hashes: uint64 (n,). table: int32 (G,), the partition of each key group. group_of: int32 (P,), the group of each partition. producer:
+    int32 (n,), the partition that a row comes from. addresses: int64 (c,), where the n words of each column lie. Written are bounds:
+    int64 (groups + 1,), where each group begins, and the end. out: int64 (at least c + 1, n), the columns in that order, and the hashes.
+    owner: int32 (n,), the producers in that order.
     """
     n, key_groups = hashes.size, np.uint64(table.size)
-    group = out[addresses.size]
+    group, order = out[addresses.size], np.empty(n, np.int64)
     bounds[:] = 0
     for row in range(n):
         group[row] = group_of[table[((hashes[row] >> _S32) * key_groups) >> _S32]]
@@ -75,3 +77,5 @@ def route_words(
             out[column, at] = word_at(address, order[at])
     for at in range(n):
         group[at] = np.int64(hashes[order[at]])
+        owner[at] = producer[order[at]]
+
