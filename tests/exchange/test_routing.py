@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evenflow.exchange.routing import Pieces, Router, Split
+from evenflow.exchange.inbox import merge
+from evenflow.exchange.routing import Pieces, Router, Split, gathered, key_groups_of, owners
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, Arc, Keyed, Layout, Port, Segment, Spread
 from evenflow.plan.plan import Plan
 from evenflow.stream.rows import Rows
@@ -78,3 +79,24 @@ def test_what_has_nulls_or_other_columns_takes_the_steps() -> None:
     spread = layout_of(SCHEMA, ("k",))
     spread = replace(spread, arcs=(replace(spread.arcs[0], route=Spread()),))
     assert not Router.of(spread.arcs[0], spread).words
+
+
+@pytest.mark.parametrize("sensitive", [False, True])
+def test_what_came_is_gathered_as_it_is_merged_and_looked_up(sensitive: bool) -> None:
+    """Bundles that come in the order of their producers, and others; of one producer, and of several."""
+    layout = layout_of(SCHEMA, ("k",), sensitive=sensitive)
+    arc, groups, rng = layout.arcs[0], key_groups_of(PLAN, layout.segments[1]), Random(5)
+    router, split = Router.of(arc, layout), Split.of(arc, layout, PLAN)
+    for producers in ([[0], [1, 2]], [[2], [0]], [[0, 2], [1]], [[1]], [[0], [0]]):
+        batches = []
+        for some in producers:
+            partition = np.array([rng.choice(some) for _ in range(9)], np.int32)
+            rows = router.split(Rows(made_of(rng, 9), partition), split, tuple(some), 1).rows
+            assert rows is not None
+            batches.append(rows)
+        merged = merge(tuple(batches))
+        batch, partition, hashes = gathered(tuple(batches), arc, groups, CONSUMERS)
+        expected, expected_hashes = owners(merged, arc, groups, CONSUMERS)
+        assert expected_hashes is not None and hashes is not None
+        assert batch.schema == SCHEMA and repr(batch.to_pydict()) == repr(merged.select(range(len(SCHEMA))).to_pydict())
+        assert partition.tolist() == expected.tolist() and hashes.tolist() == expected_hashes.tolist()

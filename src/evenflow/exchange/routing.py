@@ -15,10 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.exchange.dealing import bounds_of, deal
+from evenflow.exchange.inbox import merge
 from evenflow.exchange.thinning import Thinned, Thinner, keep_of
-from evenflow.kernels.columns import addresses_of, frozen
+from evenflow.kernels.columns import addresses_of, fixed_view, frozen
 from evenflow.kernels.hash import Hashes, hash_columns, partition_of, scatter
-from evenflow.kernels.route import route_words
+from evenflow.kernels.route import owners_in_order, route_words
 from evenflow.plan.layout import FROM_COLUMN, HASH_COLUMN, KEY_GROUPS, TO_COLUMN, Arc, Dealt, Keyed, Layout, Ranges, Segment, Spread
 from evenflow.plan.plan import Plan
 from evenflow.stream.arrays import arrow_of
@@ -260,3 +261,22 @@ def owners(
     if isinstance(arc.route, Dealt):
         return batch.column(batch.schema.get_field_index(TO_COLUMN)).to_numpy(zero_copy_only=True), None
     return np.zeros(batch.num_rows, np.int32), None
+
+
+def gathered(
+    batches: tuple[pa.RecordBatch, ...], arc: Arc, groups: npt.NDArray[np.int32], partitions: int
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int32], npt.NDArray[np.uint64] | None]:
+    """All bundles of an arc and epoch as one batch of the arc's own columns, in address order where `_from` is carried (E2), with `owners`.
+
+    A keyed arc's wire columns lie behind its own (`wire_schema`), so none is looked for by name.
+    """
+    own = len(arc.schema)
+    whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    if isinstance(arc.route, Keyed) and whole.num_columns == own + 2 and whole.num_rows:
+        producer, hashes = fixed_view(whole.column(own + 1), np.int32), fixed_view(whole.column(own), np.uint64)
+        partition = np.empty(whole.num_rows, np.int32)
+        if owners_in_order(frozen(producer), frozen(groups), frozen(hashes), partition):
+            return whole.select(range(own)), partition, hashes
+    whole = merge((whole,))
+    partition, found = owners(whole, arc, groups, partitions)
+    return whole if whole.num_columns == own else whole.select(range(own)), partition, found

@@ -79,3 +79,18 @@ def route_words(
         group[at] = np.int64(hashes[order[at]])
         owner[at] = producer[order[at]]
 
+
+@kernel("boolean({0}, {0}, Array(uint64, 1, 'C', readonly=True), int32[::1])".format("Array(int32, 1, 'C', readonly=True)"))
+def owners_in_order(
+    producer: npt.NDArray[np.int32], table: npt.NDArray[np.int32], hashes: Hashes, partition: npt.NDArray[np.int32]
+) -> bool:
+    """Whether rows come in the order of their producer partitions. What a consumer asks of every epoch, in one call.
+
+    producer: int32 (n,). table: int32 (G,), the partition of each key group. hashes: uint64 (n,). Written is partition: int32 (n,), that of
+    each row's hash.
+    """
+    key_groups, ordered = np.uint64(table.size), True
+    for row in range(hashes.size):
+        partition[row] = table[((hashes[row] >> _S32) * key_groups) >> _S32]
+        ordered &= row == 0 or producer[row] >= producer[row - 1]
+    return ordered

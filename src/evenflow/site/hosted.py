@@ -17,8 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.errors import BoxFailed, EvenflowError
-from evenflow.exchange.inbox import merge
-from evenflow.exchange.routing import Pieces, Router, Split, owners
+from evenflow.exchange.routing import Pieces, Router, Split, gathered, owners
 from evenflow.exchange.section import NEVER_US
 from evenflow.kernels.digest import add_digests
 from evenflow.kernels.hash import Hashes, table_of_ranges
@@ -331,9 +330,8 @@ class Hosted:
         else:
             for arc_id, batches in work.inputs:
                 if batches and (arc_id in self.segment.right) == right:
-                    arc, batch = next(a for a in self.arcs if a.id == arc_id), merge(batches)
-                    partition, hashes = owners(batch, arc, self.groups, self.segment.partitions)
-                    parts.append((_without_wire_columns(batch, arc), partition, hashes))
+                    arc = next(a for a in self.arcs if a.id == arc_id)
+                    parts.append(gathered(batches, arc, self.groups, self.segment.partitions))
         if not parts:
             return self.nothing[right]
         if len(parts) == 1:
@@ -490,9 +488,3 @@ def _nothing(segment: Segment, layout: Layout) -> tuple[Rows, ...]:
     keyed = any(isinstance(layout.arcs[a].route, Keyed) for a in segment.inputs)
     schemas = [segment.schema, *(layout.arcs[a].schema for a in segment.right[:1])]
     return tuple(Rows.empty(schema, keyed=keyed) for schema in schemas)
-
-
-def _without_wire_columns(batch: pa.RecordBatch, arc: Arc) -> pa.RecordBatch:
-    """The arc's own columns, which come first (see `wire_schema`)."""
-    own = len(arc.schema)
-    return batch if batch.num_columns == own else batch.select(range(own))

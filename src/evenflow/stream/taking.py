@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from evenflow.stream.arrays import Int64s, arrow_of
 
+_INT64: Final = pa.int64()
 _WIDTHS: Final[dict[int, npt.DTypeLike]] = {
     kind.id: np.dtype(f"u{kind.bit_width // 8}")
     for kind in (
@@ -53,13 +54,15 @@ def _picked(array: pa.Array, places: Int64s) -> pa.Array | None:
 
 
 def columns_taken(columns: Sequence[pa.Array], places: Int64s) -> list[pa.Array]:
-    """`taken` of columns that are equally long. What is for Arrow it is asked for once, and not for each column."""
-    found = [_picked(column, places) for column in columns]
-    loose = [at for at, column in enumerate(found) if column is None]
-    if loose:
-        batch = pa.RecordBatch.from_arrays([columns[at] for at in loose], names=[str(at) for at in loose])
-        for at, column in zip(loose, batch.take(pa.array(places)).columns, strict=True):
-            found[at] = column
+    """`taken` of columns that are equally long. If one of them is for Arrow all are: it is asked once, and the columns that NumPy could
+    pick cost it next to nothing then."""
+    found = []
+    for column in columns:
+        picked = _picked(column, places)
+        if picked is None:
+            batch = pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))])
+            return list(batch.take(arrow_of(np.ascontiguousarray(places), _INT64)).columns)
+        found.append(picked)
     return found
 
 
