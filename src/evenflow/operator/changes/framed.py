@@ -13,6 +13,9 @@ from evenflow.stream.arrays import Floats, Int64s
 
 Anchor = Literal["low", "high"] | None
 
+_FEW = 8
+"""Rows for each beginning of frames from which on a pass for each beginning is cheaper than one for each doubling."""
+
 
 def framed(
     function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType, nth: int = 1, anchor: Anchor = None
@@ -22,7 +25,8 @@ def framed(
 
     A sum of floats is taken of its frame's rows alone, so nothing around them changes its last digits, and no NaN outlives its frame.
 
-    Cost: O(n) for counts and exact sums, O(n + what the frames hold) for the others; of frames with an anchor that is O(n), too.
+    Cost: O(n) for counts and exact sums, O(n log(longest frame)) for min and max, O(n + what the frames hold) for sums of floats; of frames
+    with an anchor that is O(n), too.
     """
     if not low.size:
         return pa.array([], kind)
@@ -81,12 +85,37 @@ def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s) -> pa.
     if values.null_count:
         ranks = np.where(values.is_valid().to_numpy(zero_copy_only=False), ranks, worst)
     best = np.maximum if function == "max" else np.minimum
-    found = np.full(low.size, worst, np.int64)
-    begins = np.flatnonzero(np.diff(low, prepend=-1)) if low.size else low
-    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), low.size], strict=True):
-        if (high[begin:end] > low[begin]).any() and (end - begin > 1 or high[begin] - low[begin] > 0):
-            run = best.accumulate(ranks[low[begin] : int(high[begin:end].max())])
-            length = high[begin:end] - low[begin]
-            found[begin:end] = np.where(length > 0, run[np.maximum(length - 1, 0)], worst)
+    begins = np.flatnonzero(np.diff(low, prepend=-1))
+    held = np.maximum(np.maximum.reduceat(high, begins) - low[begins], 0)
+    if begins.size * _FEW <= low.size and int(held.sum()) <= _FEW * low.size:
+        found = _run_extremes(best, ranks, low, high, begins, worst)
+    else:
+        found = _sliding_extremes(best, ranks, low, high, worst)
     none = found == worst
     return words.take(pa.array(np.where(none, 0, found), mask=none))
+
+
+def _run_extremes(best: np.ufunc, ranks: Int64s, low: Int64s, high: Int64s, begins: Int64s, worst: int) -> Int64s:
+    """Of frames that begin together, the best so far. begins: where in `low` a new beginning is. Cost: O(n + what the runs hold)."""
+    found = np.full(low.size, worst, np.int64)
+    for begin, end in zip(begins.tolist(), [*begins[1:].tolist(), low.size], strict=True):
+        length = high[begin:end] - low[begin]
+        if (length > 0).any():
+            run = best.accumulate(ranks[low[begin] : int(high[begin:end].max())])
+            found[begin:end] = np.where(length > 0, run[np.maximum(length - 1, 0)], worst)
+    return found
+
+
+def _sliding_extremes(best: np.ufunc, ranks: Int64s, low: Int64s, high: Int64s, worst: int) -> Int64s:
+    """Of any frames: each is covered by two stretches of one power of two that may overlap; the best of a stretch is that of its halves.
+    Source: the sparse table of Bender and Farach-Colton 2000, one level held at a time. Cost: O(n log(longest frame)), memory O(n)."""
+    found = np.full(low.size, worst, np.int64)
+    length = high - low
+    longest, stretch = int(length.max()), 1
+    level = ranks
+    while stretch <= longest:
+        at = np.flatnonzero((length >= stretch) & (length < 2 * stretch))
+        found[at] = best(level[low[at]], level[high[at] - stretch])
+        level = best(level[:-stretch], level[stretch:])
+        stretch *= 2
+    return found
