@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from evenflow.site.facts import NoRoom, Pasted
-from evenflow.site.images import CapturePasted, PasteCapture
+from evenflow.site.bases import ReportImages, Revive
+from evenflow.site.facts import Imaged, NoRoom, Pasted
+from evenflow.site.images import CapturePasted, Hasten, OpenImage, PasteCapture
 from evenflow.site.imaging import Imaging
 
 
@@ -55,3 +56,49 @@ def test_a_capture_that_does_not_fit_leaves_what_is_there() -> None:
     imaging.take(1, bytes(20))
     imaging.pasted(CapturePasted(1, 5, why="of another time"))
     assert imaging.image_bytes == 70
+
+
+FACTS: dict[str, Any] = {"own": [], "partitions": [0], "digests": []}
+
+
+def held(acts: Acts, *units: int) -> Imaging:
+    """A site that has images of these units, as of the end of epoch 4."""
+    imaging = Imaging(acts, None)  # type: ignore[arg-type]
+    for unit in units:
+        imaging.take(unit, bytes(10))
+        imaging.images[unit].image.epoch = 4
+        imaging.pasted(CapturePasted(unit, 4, image_bytes=70, facts=FACTS))
+    return imaging
+
+
+def hastened(acts: Acts) -> list[Any]:
+    """What was done of images but to paste, in order."""
+    return [action for action in acts.done if not isinstance(action, PasteCapture)]
+
+
+def test_nobody_gives_way_from_the_question_until_the_last_image_is_read() -> None:
+    """Goal: what is lost waits for no rest, of its own captures or of others'. Method: two units are lost; the second is read last."""
+    acts = Acts()
+    imaging = held(acts, 1, 2, 3)
+    imaging.take(2, bytes(10))
+    imaging.report(ReportImages((1, 2)))
+    assert hastened(acts) == [Hasten(True)] and acts.told[-1] == Pasted(3, 4), "one is not pasted yet"
+    imaging.pasted(CapturePasted(2, 4, image_bytes=70, facts=FACTS))
+    assert acts.told[-1] == Imaged((Pasted(1, 4), Pasted(2, 4)))
+    imaging.revive(Revive(7, 0, (0,), 4, (), 1))  # type: ignore[arg-type]
+    assert [type(action) for action in hastened(acts)] == [Hasten, OpenImage]
+    imaging.revive(Revive(8, 1, (0,), 4, (), 2))  # type: ignore[arg-type]
+    assert [type(action) for action in hastened(acts)] == [Hasten, OpenImage, OpenImage, Hasten]
+    assert acts.done[-1] == Hasten(False), "behind the last one"
+    imaging.drop((1, 2, 3))
+    assert acts.done[-1] == Hasten(False) and len(hastened(acts)) == 4
+
+
+def test_nobody_waits_for_what_is_dropped_or_was_never_there() -> None:
+    acts = Acts()
+    imaging = held(acts, 1)
+    imaging.report(ReportImages((5,)))
+    assert acts.told[-1] == Imaged((Pasted(5, -1),)) and hastened(acts) == [Hasten(True), Hasten(False)]
+    imaging.report(ReportImages((1,)))
+    imaging.drop((1,))
+    assert hastened(acts)[2:] == [Hasten(True), Hasten(False)]

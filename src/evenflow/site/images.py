@@ -58,7 +58,16 @@ class OpenImage:
     frames: Sequence[tuple[int, bytes]]
 
 
-ImageOrder = PasteCapture | OpenImage
+@dataclass(frozen=True, slots=True)
+class Hasten:
+    """on: partitions wait for an image here, so no paste gives way, whichever is under way. Else nobody waits any more, behind what was
+    asked for before."""
+
+    on: bool
+
+
+ImageOrder = PasteCapture | OpenImage | Hasten
+"""Of these only a paste and a reading are answered."""
 
 
 def paste(order: PasteCapture, rest: Callable[[], None] = lambda: None) -> CapturePasted:

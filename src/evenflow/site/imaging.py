@@ -3,6 +3,8 @@
 Captures are pasted beside the loop, those of a unit in the order in which they come. The coordinator is told of which epoch an image is:
 what its partitions received up to then is kept for them nowhere any more. When the site that had a unit is dead, what has come of it is
 pasted, nothing more is taken, and the partitions begin again here. An image stays until the coordinator says that nobody needs it.
+
+A paste gives way to the loop, since nobody waits for it: but for these. From the question until the image is read, or dropped, none does.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 from evenflow.site.bases import ReportImages, Revive
 from evenflow.site.facts import CopyFailed, Imaged, NoRoom, Pasted
 from evenflow.site.ground import Acts
-from evenflow.site.images import CapturePasted, OpenImage, PasteCapture
+from evenflow.site.images import CapturePasted, Hasten, OpenImage, PasteCapture
 from evenflow.state.image import Image
 from evenflow.state.transfer import Facts
 
@@ -39,7 +41,8 @@ class Kept:
 class Imaging:
     """images: by unit. most_bytes: memory that they may take together; None: no bound.
 
-    _asked: units of which the coordinator wants to know, as it has asked. _gone: units whose images were dropped.
+    _asked: units of which the coordinator wants to know, as it has asked. _gone: units whose images were dropped. _waited: units whose
+    partitions are lost, and begin again from images that are not read yet.
     """
 
     def __init__(self, acts: Acts, most_bytes: int | None) -> None:
@@ -47,6 +50,7 @@ class Imaging:
         self.images: dict[int, Kept] = {}
         self._asked: list[tuple[int, ...]] = []
         self._gone: set[int] = set()
+        self._waited: set[int] = set()
 
     @property
     def image_bytes(self) -> int:
@@ -90,6 +94,7 @@ class Imaging:
         """The site of these units is dead (P4)."""
         for unit in order.units:
             self.images.setdefault(unit, Kept()).final = True
+        self._wait_for(self._waited.union(order.units))
         self._asked.append(order.units)
         self._answer()
 
@@ -99,7 +104,9 @@ class Imaging:
             kept = [self.images.get(unit) for unit in units]
             if not any(each is not None and (each.busy or each.waiting) for each in kept):
                 self._asked.remove(units)
-                self._acts.tell(Imaged(tuple(_said(unit, each) for unit, each in zip(units, kept, strict=True))))
+                said = tuple(_said(unit, each) for unit, each in zip(units, kept, strict=True))
+                self._acts.tell(Imaged(said))
+                self._wait_for(self._waited.difference(each.unit for each in said if each.epoch < 0))  # Nobody begins with nothing here.
 
     def revive(self, order: Revive) -> None:
         """A copy to here begins with what is in an image (B1)."""
@@ -108,6 +115,7 @@ class Imaging:
             self._acts.tell(CopyFailed(order.copy, f"there is no image of unit {order.unit} as of epoch {order.epoch}"))
         else:
             self._acts.act(OpenImage(order.copy, kept.image, order.partitions, kept.facts, kept.frames))
+            self._wait_for(self._waited - {order.unit})
 
     def drop(self, units: tuple[int, ...]) -> None:
         """Nobody needs these (P5)."""
@@ -115,6 +123,13 @@ class Imaging:
             self.images.pop(unit, None)
             self._gone.add(unit)
         self._answer()
+        self._wait_for(self._waited.difference(units))
+
+    def _wait_for(self, units: set[int]) -> None:
+        """Images of these are waited for now."""
+        before, self._waited = self._waited, units
+        if bool(before) != bool(units):
+            self._acts.act(Hasten(bool(units)))
 
 
 def _said(unit: int, kept: Kept | None) -> Pasted:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, assert_never
 from evenflow.errors import DiskError, TransferCorrupt
 from evenflow.plan.plan import Copy
 from evenflow.site.events import Event, Ship, StateArrived, TransferFailed
-from evenflow.site.images import CaptureArrived, OpenImage, PasteCapture, opened, paste
+from evenflow.site.images import CaptureArrived, Hasten, OpenImage, PasteCapture, opened, paste
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import LinkModel
 
@@ -48,7 +48,7 @@ class SimShipping:
         self._site, self._world = site, world
         self._shipped_us = self._pasted_us = 0
 
-    def ask(self, action: Ship | PasteCapture | OpenImage) -> None:
+    def ask(self, action: Ship | PasteCapture | OpenImage | Hasten) -> None:
         """Carry it out, and answer with its event where that is due."""
         world, takes_us = self._world, self._world.random.randint(*self._world.link.pack_us)
         match action:
@@ -58,6 +58,8 @@ class SimShipping:
                 # One after the other: a thread does it.
                 self._pasted_us = max(self._pasted_us, world.clock.now_us) + takes_us
                 world.clock.at(self._pasted_us, lambda: self._site.beside(lambda: self._site.deliver(self._done(action))))
+            case Hasten():
+                pass  # Nothing rests here: what a paste takes is drawn.
             case _:
                 assert_never(action)
 

@@ -42,7 +42,7 @@ from evenflow.site.events import (
 from evenflow.site.facts import PartFailed
 from evenflow.site.given import EpochsGiven
 from evenflow.site.hosted import Work
-from evenflow.site.images import OpenImage, PasteCapture
+from evenflow.site.images import Hasten, OpenImage, PasteCapture
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
 from evenflow.site.outcome import Outcome
@@ -206,7 +206,7 @@ class SimSite:
                 self.storing.ask(action)
             case Leave(why):
                 self.end(why)
-            case Ship() | PasteCapture() | OpenImage():
+            case Ship() | PasteCapture() | OpenImage() | Hasten():
                 self.shipping.ask(action)
             case _:
                 assert_never(action)

@@ -24,7 +24,7 @@ class Beside(Generic[Order]):
         self._thread.start()
 
     def ask(self, order: Order) -> None:
-        """Carry it out, and answer with its event."""
+        """Carry it out, and answer with its event, if it has one."""
         self._asked.put(order)
 
     def close(self) -> None:
@@ -49,6 +49,6 @@ class Beside(Generic[Order]):
         if not self._closed.is_set():
             self._answer(event)
 
-    def _done(self, order: Order) -> Event:
-        """What comes of it, in the thread."""
+    def _done(self, order: Order) -> Event | None:
+        """What comes of it, in the thread; None: nothing that anybody waits for."""
         raise NotImplementedError

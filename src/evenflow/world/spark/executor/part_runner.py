@@ -44,7 +44,7 @@ from evenflow.site.events import (
 from evenflow.site.facts import Fact
 from evenflow.site.ground import Setup
 from evenflow.site.hosted import Hosted, Work
-from evenflow.site.images import CaptureArrived, OpenImage, PasteCapture
+from evenflow.site.images import CaptureArrived, Hasten, OpenImage, PasteCapture
 from evenflow.site.kept_rows import ReadRows, StoreRows
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
@@ -205,7 +205,7 @@ class PartRunner:
                     self._reading.meet(action.segment, action.names)
                 case Ship():
                     self._world.ship(self.run, action)
-                case PasteCapture() | OpenImage():
+                case PasteCapture() | OpenImage() | Hasten():
                     self._pasting = self._pasting or Pasting(f"evenflow-images-{self.run}", self._reactor, self._disk_answers)
                     self._pasting.ask(action)
                 case Spill() | Load():
