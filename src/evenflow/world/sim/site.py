@@ -110,7 +110,7 @@ class SimSite:
         self._given: dict[int, tuple[Work, int]] = {}
         self._overdue = Overdue(world.options.user_timeout_s)
         self._backlog: list[Callable[[], None]] = []
-        self._coming: deque[tuple[Event, Callable[[], bool]]] = deque()
+        self._events: deque[tuple[Event, Callable[[], bool]]] = deque()
         self.choosing = Choosing(self, world.layout, world.clock, self._begin_work)
         self.readers: dict[tuple[int, int], Any] = {}
         self.coming: dict[tuple[int, int], int] = {}
@@ -128,7 +128,7 @@ class SimSite:
         """Let the part handle the event when the processor is free, after all that came before, if it is still wanted then."""
         if not self.begun:
             return  # There is nothing yet that wants to know.
-        self._coming.append((event, wanted))
+        self._events.append((event, wanted))
         self._take_turn()
 
     def _take_turn(self) -> None:
@@ -146,7 +146,7 @@ class SimSite:
         if self.hung:
             self._backlog.append(self._take_turn)
             return
-        event, wanted = self._coming.popleft()
+        event, wanted = self._events.popleft()
         if wanted():
             self._handle(event)
 
