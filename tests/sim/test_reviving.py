@@ -143,8 +143,8 @@ def test_one_base_cannot_be_read_and_what_others_begin_again_waits_for_it(seed: 
     ("sink", "seed"), [(SinkModel((20_000, 30_000)), 1), (SinkModel((5_000, 10_000), reads=True), 4)], ids=["given", "reads"]
 )
 def test_the_end_of_a_slow_sink_begins_again(sink: SinkModel, seed: int) -> None:
-    """Goal: what was granted while the sink was near holds, and no more than that (A5); a reader waits for no epoch without rows, which
-    nobody makes again for it. Method: a small window and a slow sink; the one site that has its end dies, and all is made again."""
+    """Goal: what was granted while the sink was near holds, and no more than that (A5); a reader is given again what it has planned,
+    epochs without rows, too (O2). Method: a small window and a slow sink; the one site that has its end dies, and all is made again."""
     stage = Stage("running", seed=seed, checkpoint_s=None, window_epochs=8, sink=sink)
     stage.world.run_for(0.1)
     alone = stage.alone

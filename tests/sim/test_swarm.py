@@ -16,12 +16,16 @@ import pytest
 
 from evenflow.cli.app import main
 from evenflow.state import folding
+from evenflow.swarm.amnesia_mutations import AMNESIA, WORD
 from evenflow.swarm.draw import draw
 from evenflow.swarm.generations import losses
+from evenflow.swarm.image_mutations import IMAGES
 from evenflow.swarm.mutations import MUTATIONS, find, planted
+from evenflow.swarm.passive_mutations import PASSIVE
 from evenflow.swarm.reach import UNREACHABLE, rows
 from evenflow.swarm.run import run_seed
 from evenflow.swarm.search import Findings, search
+from evenflow.swarm.upstream_mutations import UPSTREAM
 from tests.drawn import one_in
 
 pytestmark = pytest.mark.swarm
@@ -193,7 +197,7 @@ def test_planted_bugs_are_found(name: str) -> None:
 def test_every_bug_can_be_planted_and_is_gone_afterwards() -> None:
     """Their words are where they are said to be; and what runs after all of them runs as before."""
     before = run_seed(1, tell=True)
-    for mutation in MUTATIONS:
+    for mutation in (*MUTATIONS, *AMNESIA, WORD, *IMAGES, *PASSIVE, *UPSTREAM):
         with planted(mutation):
             pass
     after = run_seed(1, tell=True)

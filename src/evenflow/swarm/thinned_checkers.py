@@ -60,6 +60,3 @@ class Needed(Observer):
                 busy[site] = busy.get(site, 0.0) + cost_s * rows[segment.id]
         here = {window.site for window in statistics.sites}
         return max((each / max(0.05, 1 - flow.aside.get(site, 0.0)) for site, each in busy.items() if site in here), default=None)
-
-
-__all__ = ["Needed"]
