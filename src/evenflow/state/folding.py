@@ -21,6 +21,7 @@ from evenflow.kernels.table import PAGE
 from evenflow.state.held_objects import FORMS, Held, held_in, held_state
 from evenflow.state.objects import Opened, Origin, Taken, laid, open_object, rows_state, table_state, touched, whole_state
 from evenflow.state.page_snapshot import State, by_key
+from evenflow.state.reused import Reused
 from evenflow.stream.arrays import Bools, Int64s, UInt64s
 from evenflow.stream.digest import digest_of
 
@@ -106,6 +107,7 @@ def folded(chains: Mapping[int, Chain], origin: Origin) -> Iterator[dict[int, St
 def folded_together(steps: Sequence[tuple[Origin, Mapping[int, Chain]]]) -> Iterator[dict[tuple[int, int], State]]:
     """The same of several steps, by (partition, step), all of a partition's at once: behind each part there is nothing left to come for its
     partitions. Raises CheckpointCorrupt."""
+    memory = Reused()
     for partitions in _in_turn([chains for _, chains in steps]):
         states: dict[tuple[int, int], State] = {}
         for origin, chains in steps:
@@ -113,7 +115,7 @@ def folded_together(steps: Sequence[tuple[Origin, Mapping[int, Chain]]]) -> Iter
             rows = _rows(here, origin)
             for partition, chain in here.items():
                 try:
-                    state = _folded(chain, rows.pop(partition))
+                    state = _folded(chain, rows.pop(partition), memory)
                 except WRONG as error:
                     _refuse(chain[-1].name, origin, [partition], f"{type(error).__name__}: {error}")
                 if state is not None:
@@ -195,8 +197,8 @@ def _links(name: str, opened: Opened) -> dict[int, Link]:
     return found
 
 
-def _folded(chain: Chain, rows: Sequence[pa.Table]) -> State | None:
-    """All links of one partition as one state; None if there is no row left. rows: of each link."""
+def _folded(chain: Chain, rows: Sequence[pa.Table], memory: Reused) -> State | None:
+    """All links of one partition as one state; None if there is no row left. rows: of each link. memory: for a table's state."""
     said = chain[0].said
     if said["form"] == "state":
         if len(chain) > 1:
@@ -205,7 +207,7 @@ def _folded(chain: Chain, rows: Sequence[pa.Table]) -> State | None:
     if chain[0].held is not None:
         return held_state([(_held(link), row) for link, row in zip(chain, rows, strict=True)])
     if len(chain) == 1:
-        return table_state(rows[0], said) if chain[0].count else None
+        return table_state(rows[0], said, memory) if chain[0].count else None
     if len({link.said["width"] for link in chain}) > 1:
         raise ValueError("its rows are of another table than those before")
     ends = np.cumsum([0, *(link.count for link in chain)])
@@ -221,7 +223,7 @@ def _folded(chain: Chain, rows: Sequence[pa.Table]) -> State | None:
     for table, start, end in zip(rows, ends[:-1], ends[1:], strict=True):
         if (mine := np.flatnonzero(used[start:end])).size:
             taken.append(Taken(table, mine, into[start + mine]))
-    return rows_state(taken, kept.size, said)
+    return rows_state(taken, kept.size, said, memory)
 
 
 def _held(link: Link) -> Held:

@@ -37,6 +37,7 @@ from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER, PAGE, gather_colu
 from evenflow.plan.layout import KEY_GROUPS
 from evenflow.state.changes import PartitionRows
 from evenflow.state.page_snapshot import MAGIC, State, open_rows, to_arrow
+from evenflow.state.reused import Reused
 from evenflow.stream.digest import digest_of
 from evenflow.stream.ipc import COPIED_BYTES, bytes_of
 
@@ -380,9 +381,9 @@ def whole_state(rows: pa.Table, said: Any) -> bytes:
     return bytes(rows.column("state")[0].as_py())
 
 
-def table_state(rows: pa.Table, said: Any) -> State:
-    """The words row by row, then the objects as `page_snapshot.encode` has written them."""
-    return rows_state([Taken(rows, None, slice(0, rows.num_rows))], rows.num_rows, said)
+def table_state(rows: pa.Table, said: Any, memory: Reused | None = None) -> State:
+    """The words row by row, then the objects as `page_snapshot.encode` has written them. memory: in which it is to lie."""
+    return rows_state([Taken(rows, None, slice(0, rows.num_rows))], rows.num_rows, said, memory)
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,12 +395,12 @@ class Taken:
     into: np.ndarray[Any, Any] | slice
 
 
-def rows_state(taken: Sequence[Taken], count: int, said: Any) -> State:
-    """A state of so many rows from those of several objects: see `table_state`."""
+def rows_state(taken: Sequence[Taken], count: int, said: Any, memory: Reused | None = None) -> State:
+    """A state of so many rows from those of several objects: see `table_state`. memory: in which it is to lie."""
     width = int(said["width"])
     objects = _objects_of(taken, count)
     size = _HEAD.size + count * width * 8
-    state = np.empty(size + len(objects), np.uint8)
+    state = (memory or Reused()).take(size + len(objects))
     state[: _HEAD.size] = np.frombuffer(_HEAD.pack(MAGIC, width, count), np.uint8)
     state[size:] = np.frombuffer(objects, np.uint8)
     words = state[_HEAD.size : size].view(np.int64).reshape(count, width)
@@ -409,20 +410,26 @@ def rows_state(taken: Sequence[Taken], count: int, said: Any) -> State:
 
 
 def _write_words(words: np.ndarray[Any, Any], taken: Taken) -> None:
-    """Some rows at a time, which nobody waits for long; eight columns at a time, so that a row is written as a whole."""
+    """Some rows at a time, which nobody waits for long; eight columns at a time, so that a row is written as a whole. Columns are taken as
+    they were decoded, in pieces: to join them would take as much memory again."""
     count = taken.rows.num_rows if taken.kept is None else len(taken.kept)
     kept = np.arange(count) if taken.kept is None else taken.kept
     into = np.arange(taken.into.start, taken.into.start + count) if isinstance(taken.into, slice) else taken.into
     places = word_places(words.shape[1])
     gather: Any = gather_columns
-    for group in range(0, len(places), GATHERED):
-        some = places[group : group + GATHERED]
-        columns = [frozen(taken.rows.column(name).to_numpy()) for name, _ in some]
-        columns += [columns[0]] * (GATHERED - len(columns))
-        where = np.array([place for _, place in some], np.int64)
-        for first in range(0, count, WRITTEN_ROWS):
-            here = slice(first, first + WRITTEN_ROWS)
-            gather(*columns, where, kept[here], into[here], words)
+    begin = 0
+    for batch in taken.rows.to_batches():
+        first, stop = np.searchsorted(kept, [begin, begin + batch.num_rows]).tolist()
+        mine = kept[first:stop] - begin
+        begin += batch.num_rows
+        for group in range(0, len(places), GATHERED):
+            some = places[group : group + GATHERED]
+            columns = [frozen(batch.column(name).to_numpy()) for name, _ in some]
+            columns += [columns[0]] * (GATHERED - len(columns))
+            where = np.array([place for _, place in some], np.int64)
+            for at in range(0, mine.size, WRITTEN_ROWS):
+                here = slice(at, at + WRITTEN_ROWS)
+                gather(*columns, where, mine[here], into[first:stop][here], words)
 
 
 def _objects_of(taken: Sequence[Taken], count: int) -> memoryview:
