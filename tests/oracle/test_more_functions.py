@@ -564,6 +564,19 @@ u + interval 1 year
 u - interval '1-1' year to month
 z - interval 13 months
 interval 1 month + u
+-interval 1 month + u
+u - (interval 1 year + interval 2 month)
+u + (interval 1 year - interval 13 month)
+u + interval 3 month / 2
+u + -interval 3 month / 2
+u + interval 1 month * 1.5
+u + abs(interval -2 month)
+u + try_divide(try_add(interval 1 year, interval 2 month), 3)
+if(interval 12 month = interval 1 year, i, k)
+interval 1 month < interval 1 year
+interval 1 month <=> interval 2 month
+abs(v)
+z + abs(interval -2 day)
 sequence(date '2024-01-31', date '2024-05-31', interval 1 month)
 sequence(date '2024-01-01', date '2024-01-05')
 sequence(timestamp '2024-01-01 00:00:00', timestamp '2024-01-01 06:00:00', interval 2 hours)
@@ -656,6 +669,73 @@ regexp_substr(concat('x', chr(10), 'Yz'), '(?i)y[^a]')
 regexp_instr('', '(?m)^')
 regexp_instr(concat('a', chr(10)), '(?m)^$')
 """
+
+UNTYPED_NULLS = r"""
+size(null)
+cardinality(null)
+array_size(null)
+bit_count(null)
+bit_get(null, 0)
+getbit(i, null)
+shiftleft(null, 1)
+shiftright(l, null)
+shiftrightunsigned(l, null)
+timestamp_seconds(null)
+timestamp_millis(null)
+timestamp_micros(null)
+size(map_keys(null))
+size(map_values(null))
+size(array_distinct(null))
+size(sort_array(null))
+sort_array(array(s, s2), null)
+array_repeat(null, 2)
+array_repeat(null, i % 3)
+array_join(null, ',')
+to_json(null)
+to_csv(null)
+from_unixtime(null)
+from_unixtime(l % 1000, null)
+date_format(t, null)
+date_part(null, t)
+date_trunc(null, t)
+trunc(u, null)
+to_date(s, null)
+to_timestamp(s, null)
+to_timestamp_ltz(s, null)
+to_timestamp_ntz(s, null)
+try_to_date(s, null)
+try_to_timestamp(s, null)
+months_between(t, t2, null)
+decode(w, null)
+encode(s, null)
+to_binary(s, null)
+try_to_binary(s, null)
+sha2(s, null)
+to_char(i, null)
+to_varchar(i, null)
+split(s, null)
+split(s, ',', null)
+str_to_map(s, null)
+regexp_count(s, null)
+regexp_instr(s, null)
+regexp_substr(s, null)
+regexp_extract(s, null, 1)
+regexp_extract(s, 'a(b)', null)
+regexp_extract_all(s, null)
+regexp_replace(s, null, 'x')
+regexp_replace(s, 'x', null)
+aes_decrypt(w, s, null)
+format_string('%d %s %x|%5s', null, null, null, null)
+"""
+
+
+def test_nulls_without_a_type_are_taken_as_sparks(spark: Any) -> None:
+    batch = edge_batch(SEED, 8)
+    drawn = {text: compile_expression(text, batch.schema) for text in UNTYPED_NULLS.strip().splitlines()}
+    with interpreted(spark):
+        answers: dict[str, pa.Array] = Catalyst(spark, batch).answers(list(drawn))
+    found = "\n".join(map(str, differences(drawn, batch, answers)))
+    assert not found, found
 
 
 def test_forms_and_bytes_are_as_sparks(spark: Any) -> None:

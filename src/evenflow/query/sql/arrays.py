@@ -27,7 +27,7 @@ from evenflow.query.sql.lists import (
     valid,
     with_elements,
 )
-from evenflow.query.sql.node import InvalidValue, Node
+from evenflow.query.sql.node import InvalidValue, Node, literal
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.steps import sequence_of_times, temporal
 from evenflow.query.sql.types import BOOL, FLOAT, INT, LONG, NULL, STRING, decimal, floating, integral, name_of, numeric, stringy
@@ -362,6 +362,10 @@ def _sorted(what: str, a: Node, up: bool, nulls_first: bool) -> Node:
 
 def _sort_array(a: Node, up: Node | None = None) -> Node:
     rising = True if up is None else constant_of(up, "the order of sort_array")
+    if rising is None:
+        return literal(pa.scalar(None, a.type if pa.types.is_list(a.type) else pa.list_(NULL)))
+    if a.type == NULL:
+        return literal(pa.scalar(None, pa.list_(NULL)))
     return _sorted("sort_array", a, bool(rising), bool(rising))
 
 

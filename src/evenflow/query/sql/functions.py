@@ -41,6 +41,7 @@ from evenflow.query.sql.folding import MOST_STEPS, estimated
 from evenflow.query.sql.node import Node, literal
 from evenflow.query.sql.signature import Signature
 from evenflow.query.sql.types import NULL
+from evenflow.query.sql.untyped import null_of
 from evenflow.query.user.scope import is_known
 
 FUNCTIONS: Final[dict[str, Signature]] = {
@@ -104,6 +105,9 @@ def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
     if estimated(name, [node.constant for node in args]) > MOST_STEPS:
         at = 1 if name in ("format_string", "printf") else 0  # The form must be known.
         args = [_unknown(node) if place == at else node for place, node in enumerate(args)]
+    given = null_of(name, tuple(at for at, node in enumerate(args) if node.type == NULL))
+    if given is not None and not any(node.raises for node in args):
+        return literal(pa.scalar(None, given))
     if (places := UNASKED.get(name)) is not None:
         args = [
             literal(_NOTHING, node.text) if at in places and node.type == NULL and node.raises else node for at, node in enumerate(args)

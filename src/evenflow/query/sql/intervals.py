@@ -60,17 +60,13 @@ def _months(text: str, unit: exp.Expr | None, shown: str) -> int | None:
         raise ExpressionError(f"{shown!r}: {text!r} is no whole number of them") from None
 
 
-def months_of(node: Node) -> int:
-    """The months of such a constant."""
-    if node.constant is None:
-        raise ExpressionError(f"{node.text}: an interval of months has to be a literal")
-    return int(node.constant.as_py().months)
-
-
 def _single(text: str, unit: str, shown: str) -> int:
     unit = unit.removesuffix("S")
     if unit not in UNITS_US:
-        raise ExpressionError(f"{shown!r}: the unit must be one of {', '.join(UNITS_US).lower()}, or year and month, which stand alone")
+        raise ExpressionError(
+            f"{shown!r}: the unit must be one of {', '.join(UNITS_US).lower()}, or year and month, which stand alone: "
+            "months and days are added one after the other, ts + INTERVAL '1' MONTH + INTERVAL '2' DAYS"
+        )
     try:
         return int(Decimal(text.strip()) * UNITS_US[unit])
     except InvalidOperation:

@@ -76,9 +76,8 @@ def array_of(values: pa.Array, counts: Int64s, missing: Bools) -> pa.Array:
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
-    return pa.ListArray.from_arrays(pa.array(offsets), values, mask=pa.array(missing) if missing.any() else None).cast(
-        pa.list_(values.type)
-    )
+    mask = pa.array(missing) if missing.any() else None
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=pa.list_(values.type), mask=mask)
 
 
 def listwise(function: Callable[..., pa.Array], type: pa.DataType, *args: Node, raises: bool = False, strict: bool = True) -> Node:

@@ -219,6 +219,8 @@ def _map(*args: Node) -> Node:
 
 
 def map_type(key: pa.DataType, item: pa.DataType) -> Any:
+    if key == NULL:
+        raise TypeMismatch("the keys of a map have a type; cast the null, though Spark raises for a key that is null")
     try:
         return map_of(key, item, "a map")
     except QueryError as error:

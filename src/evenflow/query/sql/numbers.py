@@ -15,7 +15,7 @@ from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import decimal_math
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.intervals import months_of
+from evenflow.query.sql.months import months_of, whole_months
 from evenflow.query.sql.node import Node, Value, attempt, call, choose, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import (
@@ -64,6 +64,10 @@ def _real(name: str, kernel: Callable[[Value], Value]) -> Signature:
 
 
 def _abs(a: Node) -> Node:
+    if a.type == MONTHS:
+        return whole_months(abs(months_of(a)))
+    if a.type == INTERVAL:
+        return op.cast_raw(_abs(op.cast_raw(a, LONG)), INTERVAL)
     a = _number(a, "abs")
     return lift(call("abs_checked" if integral(a.type) else "abs"), a.type, a, raises=integral(a.type))
 

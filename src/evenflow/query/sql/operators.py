@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from evenflow.errors import ArithmeticOverflow, TypeMismatch
 from evenflow.query.sql import calendar, decimal_math
 from evenflow.query.sql.casts import cast, try_constant
-from evenflow.query.sql.intervals import months_of
+from evenflow.query.sql.months import months_by, months_of, months_together, whole_months
 from evenflow.query.sql.node import Kernel, Node, Value, call, choose, lift, literal
 from evenflow.query.sql.ordering import Signs, signs
 from evenflow.query.sql.shapes import nulls, over_arrays
@@ -111,6 +111,8 @@ def _check_ordered(a: Node, b: Node, operator: str) -> None:
 def _aligned(a: Node, b: Node, what: str) -> tuple[Node, Node]:
     """Both in their common type; a constant goes to the other side's type instead, when it has the same value there. Structures are
     compared field by field, whatever their names."""
+    if a.type == b.type == MONTHS:
+        return literal(pa.scalar(months_of(a), LONG)), literal(pa.scalar(months_of(b), LONG))
     b = cast(b, with_names(b.type, a.type))
     if a.constant is not None and b.constant is None:
         b, a = _aligned(b, a, what)
@@ -235,6 +237,8 @@ def numbers(operator: str, a: Node, b: Node) -> tuple[Node, Node, pa.DataType]:
 
 def divide(a: Node, b: Node) -> Node:
     """`a / b` in double. Division by zero fails, also of doubles."""
+    if a.type == MONTHS:
+        return months_by("/", a, b)
     if a.type == INTERVAL:
         micros = cast_raw(a, LONG)
         return cast_raw(lift(lambda x, y: pc.round(pc.divide_checked(pc.cast(x, DOUBLE), y), round_mode="half_towards_infinity").cast(LONG),
@@ -291,6 +295,8 @@ def positive_remainder(a: Node, b: Node) -> Node:
 
 
 def negate(a: Node) -> Node:
+    if a.type == MONTHS:
+        return whole_months(-months_of(a))
     if a.type == INTERVAL:
         return cast_raw(negate(cast_raw(a, LONG)), INTERVAL)
     if not numeric(a.type):
@@ -314,6 +320,7 @@ def complement(a: Node) -> Node:
 
 def shift(name: str, a: Node, b: Node) -> Node:
     """`shiftleft` or `shiftright`: of int or bigint, by the low 5 or 6 bits of `b`, as Java does."""
+    a, b = (cast(each, INT) if each.type == NULL else each for each in (a, b))
     if not integral(a.type) or not integral(b.type):
         raise TypeMismatch(f"{name} needs whole numbers: {a.text}, {b.text}")
     a = a if a.type == LONG else cast(a, INT)
@@ -351,7 +358,7 @@ def micros(a: Node) -> Node:
 def _moments(operator: str, a: Node, b: Node) -> Node:
     if operator == "*":
         return _scaled(a, b)
-    if operator == "+" and a.type == MONTHS:
+    if operator == "+" and a.type == MONTHS and b.type != MONTHS:
         a, b = b, a
     if b.type == MONTHS:
         return _months_moved(operator, a, b)
@@ -392,6 +399,8 @@ def _moved(operator: str, a: Node, b: Node) -> Node:
 
 def _months_moved(operator: str, a: Node, b: Node) -> Node:
     """Some months later or earlier, on the last day of a month that has no such day."""
+    if a.type == MONTHS:
+        return months_together(operator, a, b)
     if a.type != DATE and not timestampy(a.type):
         raise TypeMismatch(f"{a.text} {operator} {b.text}: months move a date or a timestamp, not {name_of(a.type)}")
     count = months_of(b) * (1 if operator == "+" else -1)
@@ -416,8 +425,10 @@ def _months_moved(operator: str, a: Node, b: Node) -> Node:
 
 
 def _scaled(a: Node, b: Node) -> Node:
-    if b.type == INTERVAL:
+    if b.type in (INTERVAL, MONTHS):
         a, b = b, a
+    if a.type == MONTHS:
+        return months_by("*", a, b)
     if a.type != INTERVAL or not numeric(b.type):
         raise TypeMismatch(f"{a.text} * {b.text}: cannot multiply {name_of(a.type)} by {name_of(b.type)}")
     if integral(b.type):

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from evenflow.errors import ArithmeticOverflow, TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.intervals import months_of
+from evenflow.query.sql.months import months_of
 from evenflow.query.sql.node import Node, attempt, lift, literal, rowwise
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature
@@ -129,6 +129,7 @@ def _width_bucket(value: Node, low: Node, high: Node, count: Node) -> Node:
 
 def _unsigned_shift(a: Node, b: Node) -> Node:
     """Zeros come in from the left, whatever the sign."""
+    a, b = (cast(each, INT) if each.type == NULL else each for each in (a, b))
     if not integral(a.type) or not integral(b.type):
         raise TypeMismatch(f"shiftrightunsigned needs whole numbers: {a.text}, {b.text}")
     a = a if a.type == LONG else cast(a, INT)

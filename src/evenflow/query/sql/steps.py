@@ -11,7 +11,7 @@ from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import calendar
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.intervals import months_of
+from evenflow.query.sql.months import months_of
 from evenflow.query.sql.node import InvalidValue, Node, literal, rowwise
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import DATE, INTERVAL, LONG, MONTHS, NULL, TIMESTAMP, TIMESTAMP_NTZ, name_of, timestampy

@@ -364,7 +364,7 @@ def _check_letter(node: Node, letter: str, flags: str, digits: str | None, shown
     }  # fmt: skip
     if letter not in fits or "#" in flags or "(" in flags or (digits is not None and letter not in "fs"):
         raise ExpressionError(f"format_string: {shown!r} is not available; there are %s, %d, %f, %x, %o, %b, %n and %%")
-    if not fits[letter](node.type):
+    if node.type != NULL and not fits[letter](node.type):
         raise TypeMismatch(f"format_string: {shown!r} does not take {node.text}, which is {name_of(node.type)}")
 
 

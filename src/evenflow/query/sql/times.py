@@ -17,8 +17,8 @@ from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import calendar, formatted
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.intervals import months_of
 from evenflow.query.sql.moments import FORMATS, parse_formatted
+from evenflow.query.sql.months import months_of
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, lift, literal, rowwise, spread
 from evenflow.query.sql.shapes import nulls, over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
