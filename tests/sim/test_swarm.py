@@ -16,16 +16,15 @@ import pytest
 
 from evenflow.cli.app import main
 from evenflow.state import folding
-from evenflow.swarm.amnesia_mutations import AMNESIA, WORD
+from evenflow.swarm.amnesia_mutations import WORD
 from evenflow.swarm.draw import draw
 from evenflow.swarm.generations import losses
 from evenflow.swarm.image_mutations import IMAGES
 from evenflow.swarm.mutations import MUTATIONS, find, planted
-from evenflow.swarm.passive_mutations import PASSIVE
 from evenflow.swarm.reach import UNREACHABLE, rows
 from evenflow.swarm.run import run_seed
 from evenflow.swarm.search import Findings, search
-from evenflow.swarm.upstream_mutations import UPSTREAM
+from evenflow.swarm.showing import able, traits
 from tests.drawn import one_in
 
 pytestmark = pytest.mark.swarm
@@ -194,10 +193,26 @@ def test_planted_bugs_are_found(name: str) -> None:
     assert find(mutation, range(60)) is not None
 
 
+def test_bugs_of_modes_are_looked_for_by_seeds_that_can_show_them_and_no_others() -> None:
+    """Known without a run: a third has modes, and each mode is in some of these."""
+    seeds = range(200)
+    choosy = [mutation for mutation in MUTATIONS if mutation.needs is not None]
+    assert choosy and all(list(able(mutation, seeds)) == [*seeds] for mutation in MUTATIONS if mutation.needs is None)
+    for mutation in choosy:
+        chosen = [*able(mutation, seeds)]
+        assert 4 < len(chosen) < 40, mutation.name
+        assert all(traits(seed).modes and traits(seed).deadly for seed in chosen)
+        assert all(traits(seed).modes == {*draw(seed).world["layout"].modes.values()} for seed in chosen[:2])
+
+
+def test_each_planted_bug_has_a_name_of_its_own() -> None:
+    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+
+
 def test_every_bug_can_be_planted_and_is_gone_afterwards() -> None:
     """Their words are where they are said to be; and what runs after all of them runs as before."""
     before = run_seed(1, tell=True)
-    for mutation in (*MUTATIONS, *AMNESIA, WORD, *IMAGES, *PASSIVE, *UPSTREAM):
+    for mutation in (*MUTATIONS, WORD, *IMAGES):
         with planted(mutation):
             pass
     after = run_seed(1, tell=True)

@@ -78,11 +78,15 @@ def _tell(output: Output, seed: int) -> None:
 
 def _plant(output: Output, seeds: range, jobs: int) -> int:
     from evenflow.swarm.search import plant_all
+    from evenflow.swarm.showing import able
 
     found: dict[str, int | None] = {}
     for mutation, killed in plant_all(seeds, jobs):
         found[mutation.name] = None if killed is None else killed[0]
-        said = "NO SEED FINDS IT" if killed is None else f"seed {killed[0]}: {killed[1]:.120}"
+        if killed is None:
+            said = f"NO SEED FINDS IT, of {sum(1 for _ in able(mutation, seeds))} that can show it"
+        else:
+            said = f"seed {killed[0]}: {killed[1]:.120}"
         output.out.print(f"{mutation.name}: {said}", markup=False, highlight=False, soft_wrap=True)
     survivors = [name for name, seed in found.items() if seed is None]
     output.report({"seeds": len(seeds), "mutations": found, "survivors": survivors})

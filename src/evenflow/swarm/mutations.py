@@ -14,13 +14,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from evenflow.exchange.rules import RuleTable
+from evenflow.swarm.amnesia_mutations import AMNESIA
 from evenflow.swarm.asked_mutations import ASKED
 from evenflow.swarm.cut_mutations import CONTENT
 from evenflow.swarm.death_mutations import DEATHS
 from evenflow.swarm.mutation import Mutation as Mutation
+from evenflow.swarm.passive_mutations import PASSIVE
 from evenflow.swarm.portion_mutations import PORTIONS
 from evenflow.swarm.region_mutations import REGIONS
 from evenflow.swarm.shed_mutations import SHEDDING
+from evenflow.swarm.upstream_mutations import UPSTREAM
 
 JOURNAL: Final = (
     Mutation("what was told is durable", "coordinator.journal:Journal.appended", "least(self._in.values(),", "least(self._told.values(),"),
@@ -414,6 +417,9 @@ MUTATIONS: Final = (
     *PORTIONS,
     *DEATHS,
     *REGIONS,
+    *AMNESIA,
+    *UPSTREAM,
+    *PASSIVE,
 )
 
 
@@ -456,13 +462,14 @@ def _rule_tables() -> list[RuleTable[Any]]:
 
 
 def find(mutation: Mutation, seeds: range) -> tuple[int, str] | None:
-    """The first seed that finds the bug, and what it says; None if none does."""
+    """The first seed that finds the bug, and what it says; None if none does. Seeds that cannot show it are not run."""
     from evenflow.swarm.regional import run_regional
     from evenflow.swarm.run import run_seed
+    from evenflow.swarm.showing import able
 
     run = run_regional if mutation.regional else run_seed
     with planted(mutation):
-        for seed in seeds:
+        for seed in able(mutation, seeds):
             failure = run(seed).failure
             if failure is not None:
                 return seed, failure
