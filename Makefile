@@ -13,6 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 KERNELS := $(VENV)/.kernels
+CLASSES := $(VENV)/.classes
 BROWSER := $(VENV)/.browser
 KERNEL_SOURCES := $(shell find src/evenflow/kernels -name '*.py' 2>/dev/null)
 
@@ -25,19 +26,24 @@ ON_SPARK = tests/worlds $(shell grep -rl --include='test_*.py' --exclude-dir=wor
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
-setup: $(KERNELS) ## Install everything into .venv and compile the kernels; cheap when done already
+setup: $(INSTALLED) ## Install everything into .venv, compile the kernels and lay Spark's classes out; cheap when done already
+	@$(MAKE) --no-print-directory --silent -j2 $(KERNELS) $(CLASSES)
 
 # pip compiles by one core what it installs. A file of a library that no Python can compile is nobody's concern here.
 $(INSTALLED): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Evenflow needs Python 3.11, 3.12 or 3.13 on PATH; or say which: make setup PYTHON=/path/to/python"; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev]'
-	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib || true
+	@$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib src || true
 	@$(BIN)/python -m evenflow.world.java
 	@touch $@
 
 $(KERNELS): $(INSTALLED) $(KERNEL_SOURCES)
 	$(BIN)/python -m evenflow.kernels
+	@touch $@
+
+$(CLASSES): $(INSTALLED)
+	@$(BIN)/python -m evenflow.world.spark.cluster.classes || echo "Spark will start without them, at twice the cost"
 	@touch $@
 
 $(BROWSER): $(INSTALLED) tools/browser/package-lock.json

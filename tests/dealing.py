@@ -19,8 +19,8 @@ FOLDERS: Final = ("tests/spark", "tests/worlds", "tests/oracle", "tests/ui")
 CALM: Final = frozenset(
     f"tests/spark/test_{name}.py"
     for name in (
-        "deploying", "doctor", "heeded", "ingest", "oracle_on_spark", "page", "parquet_sink", "refresh", "repartition", "spark_sink",
-        "state_frame", "state_of_a_run", "stream_sink",
+        "classes", "deploying", "doctor", "heeded", "ingest", "oracle_on_spark", "page", "parquet_sink", "refresh", "repartition",
+        "spark_sink", "state_frame", "state_of_a_run", "stream_sink",
     )
 )  # fmt: skip
 """Files there that kill no executor. They have a cluster of their own, so that another worker can take them: all of the folder took twice
@@ -48,14 +48,15 @@ def unit_of(nodeid: str, *, spark: bool) -> str:
 
 
 def in_order(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """Tests as they are dealt out."""
-    first = [*UNITS, *DEAR]
-
-    def place(item: pytest.Item) -> int:
-        unit = unit_of(item.nodeid, spark=is_spark(item))
-        return first.index(unit) if unit in first else len(first)
-
-    return sorted(items, key=place)
+    """Tests as they are dealt out: what is dear first, then of every folder in equal measure, so that those that compute run beside those
+    that wait. By name, those that wait would be the last, and the cores idle."""
+    units = [unit_of(item.nodeid, spark=is_spark(item)) for item in items]
+    folders: dict[str, list[str]] = {}
+    for unit in dict.fromkeys(units):
+        folders.setdefault(unit.rpartition("/")[0], []).append(unit)
+    places = {unit: (number + 0.5) / len(alike) for alike in folders.values() for number, unit in enumerate(alike)}
+    places |= {unit: number - len(UNITS) - len(DEAR) for number, unit in enumerate((*UNITS, *DEAR))}
+    return [item for _, item in sorted(zip(units, items, strict=True), key=lambda pair: places[pair[0]])]
 
 
 def is_spark(item: pytest.Item) -> bool:

@@ -1,7 +1,7 @@
 """`evenflow bench overload`: more comes than the sites can do, on executors; what is delivered, how old it is, and what it is worth.
 
-Two sources of half the load each, every row of which takes half a millisecond, go to an output of weight 1 and one of weight 0.2. With the
-reflex, without, and under Structured Streaming, which has no such thing: there rows wait.
+Two sources of half the load each, every row of which takes half a millisecond, go to an output of weight 1 and one of weight 0.2. By plan,
+with the reflex alone, without, and under Structured Streaming, which has no such thing: there rows wait.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ RIVAL_S: Final = 12.0
 @dataclass(frozen=True, slots=True)
 class Setting:
     """loads: by what the sites can do. sheddings: of the engine. seconds: of each, of which the first warm_s do not count. recover: from
-    the first load to the second at once, with the reflex. rival: loads at which Structured Streaming is measured."""
+    the first load to the second at once, with the first of sheddings. rival: loads at which Structured Streaming is measured."""
 
     loads: tuple[float, ...] = (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
-    sheddings: tuple[str, ...] = ("reflex", "off")
+    sheddings: tuple[str, ...] = ("fit", "lp", "reflex", "off")
     seconds: float = 30.0
     warm_s: float = 3.0
     recover: tuple[float, float] = (0.5, 3.0)
     rival: tuple[float, ...] = (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
 
 
-QUICK: Final = Setting(loads=(0.5, 3.0), seconds=5.0, warm_s=1.0, rival=(0.5,))
+QUICK: Final = Setting(loads=(0.5, 3.0), sheddings=("fit", "off"), seconds=5.0, warm_s=1.0, rival=(0.5,))
 
 
 def run(*, setting: Setting, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
@@ -155,7 +155,7 @@ def recovered(spark: SparkSession, setting: Setting, say: Callable[[str], None])
     low, high = setting.recover
     say(f"from {low:g} to {high:g} times what {SITES} sites can do at once")
     at_s = setting.seconds / 2
-    ran = flooded(spark, "reflex", [(0, low), (at_s, high)], setting.seconds)
+    ran = flooded(spark, setting.sheddings[0], [(0, low), (at_s, high)], setting.seconds)
     return max(late_s(out, at_s, setting.seconds, PATIENCE_MS, 0.1) for out in ran.outs)
 
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evenflow.errors import ClusterError
 from evenflow.world.java import java_home
 from evenflow.world.owned import OwnedDirectory
+from evenflow.world.spark.cluster.classes import options_and_path
 from evenflow.world.spark.cluster.interrupts import ENDING, heed, heeded
 from evenflow.world.spark.cluster.leftovers import MARK, SESSION, clear
 from evenflow.world.spark.cluster.processes import end_marked
@@ -161,6 +162,9 @@ def settings(master: str, scratch: Path, sites_only: bool = False) -> dict[str, 
     java_options = f"-XX:+UseSerialGC -Djava.io.tmpdir={scratch / 'java'} -Dlog4j2.configurationFile=file:{log}"
     if sites_only:
         java_options = f"{java_options} {QUICK_START}"
+    shared = options_and_path()
+    if shared is not None:
+        java_options = f"{java_options} {shared[0]}"
     chosen = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -182,6 +186,10 @@ def settings(master: str, scratch: Path, sites_only: bool = False) -> dict[str, 
             # Half of a worker's memory for the heap: what Evenflow keeps lives in the Python worker beside it.
             "spark.executor.memory": f"{max(int(found[3]) // 2, 450)}m",
             "spark.executor.extraJavaOptions": java_options,
+        }
+    if shared is not None:
+        chosen |= {
+            f"spark.{role}.extraClassPath": shared[1] for role in ("driver", "executor") if f"spark.{role}.extraJavaOptions" in chosen
         }
     return chosen
 
