@@ -54,7 +54,7 @@ from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
-from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look, look_again
+from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look
 from evenflow.world.spark.net.tls import check
 from evenflow.world.spark.regions.beginning import begun_near
 
@@ -358,7 +358,8 @@ class Engine(EngineDisplay, ProfiledSites):
             replicas=replicas,
             patience_s=self.options.patience_s,
             place_timeout_s=self.options.place_timeout_s,
-            begin=partial(self._begin_again, found, replicas, program, modes, region),
+            found=found,
+            begin=partial(self._begin_again, replicas, program, modes, region),
         )
 
     def _sites_to_use(self) -> tuple[SiteId, ...]:
@@ -366,15 +367,13 @@ class Engine(EngineDisplay, ProfiledSites):
         return () if coordinator is None else tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
 
     def _begin_again(
-        self, found: Found, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...]
+        self, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...], fresh: Found
     ) -> RunLoop | None:
         """The generation after `before` in this process. See `Means`."""
         with self._lock:
-            coordinator, journal = self._coordinator, before.machine.journal
+            coordinator = self._coordinator
             if coordinator is None or self._stopped:
                 raise ClusterError("the engine has been stopped")
-            assert journal is not None
-            fresh = look_again(found, journal.generation, journal.nonce)
             if fresh.ended:
                 return None
             replicas = min(replicas, len(sites))
@@ -382,7 +381,7 @@ class Engine(EngineDisplay, ProfiledSites):
             taken, beginning = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
             plan = beginning.plans[-1]
             membership = first_membership(fresh.layout, plan, sites)
-            return self._loop(found.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before, region=region)
+            return self._loop(fresh.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before, region=region)
 
     @property
     def runs(self) -> tuple[Run, ...]:

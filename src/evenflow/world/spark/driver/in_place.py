@@ -5,11 +5,13 @@
     lost    --stopped, another driver has begun, no sites, nothing gained by it again and again--> over
 
 What a generation is made of, the engine knows (`Means`); here is when one begins, and when it is over for good. The waiting is done in a
-thread of its own, so that other runs go on. Sinks in the driver stay open over all generations: none sees an epoch twice.
+thread of its own, so that other runs go on, and the journal is read meanwhile. Sinks in the driver stay open over all generations: none
+sees an epoch twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -17,12 +19,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from evenflow.availability.reading import Read
+from evenflow.availability.standing import Standing
 from evenflow.coordinator.events import Kind, StopRequested
 from evenflow.coordinator.survival import SURVIVED, Gathering, Survival
 from evenflow.errors import ClusterError, EvenflowError, LocationError
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.run_loop import RunLoop
+from evenflow.world.spark.driver.taking import Found, look_again, look_ahead
 
 LOOK_S: Final = 0.05
 STORE_S: Final = 0.5
@@ -38,8 +43,8 @@ class Means:
     """What generations are made of. sites: those that can have partitions now; more are called for. wanted: how many are best; they are
     waited for for patience_s. replicas: of each partition; so many sites are waited for for at most place_timeout_s, then any will do.
 
-    begin(before, sites): the next generation, its entry in the journal. Raises Fenced, LocationError, and what planning raises. Returns
-    None if the journal says that the run has ended.
+    found: the location. begin(before, sites, fresh): the next generation, its entry in the journal; fresh: the location as it stands now.
+    Raises LocationError, and what planning raises. Returns None if the journal says that the run has ended.
     """
 
     sites: Callable[[], tuple[SiteId, ...]]
@@ -47,7 +52,26 @@ class Means:
     replicas: int
     patience_s: float
     place_timeout_s: float
-    begin: Callable[[RunLoop, tuple[SiteId, ...]], RunLoop | None]
+    found: Found
+    begin: Callable[[RunLoop, tuple[SiteId, ...], Found], RunLoop | None]
+
+
+class Ahead:
+    """The journal, read in a thread of its own while sites are waited for."""
+
+    def __init__(self, found: Found, name: str) -> None:
+        self._found, self._read = found, list[Read[Standing]]()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(EvenflowError):  # Whoever needs it reads it again, and says what is wrong.
+            self._read.append(look_ahead(self._found))
+
+    def take(self) -> Read[Standing] | None:
+        """Once, since who has it adds to it; None the next time, and if it could not be read. Waits until it is."""
+        self._thread.join()
+        return self._read.pop() if self._read else None
 
 
 class Generations:
@@ -122,8 +146,9 @@ class Generations:
     def _go_on(self, means: Means, before: RunLoop) -> None:  # in a thread of its own
         error: EvenflowError | None = before.error
         try:
+            ahead = Ahead(means.found, f"evenflow-ahead-{before.run_id}")
             sites = self._await_sites(means)
-            after = self._begin(means, before, sites) if sites else None
+            after = self._begin(means, before, sites, ahead) if sites else None
             if sites and after is None:
                 error = None  # The journal's last word was in, and its answer was lost.
         except EvenflowError as failure:
@@ -141,12 +166,15 @@ class Generations:
         if asked is not None:
             after.ask_soon(asked)
 
-    def _begin(self, means: Means, before: RunLoop, sites: tuple[SiteId, ...]) -> RunLoop | None:
-        """A store that does not answer is asked again for a while: what failed was to read it, so nothing has begun."""
-        late_s = time.monotonic() + means.place_timeout_s
+    def _begin(self, means: Means, before: RunLoop, sites: tuple[SiteId, ...], ahead: Ahead) -> RunLoop | None:
+        """A store that does not answer is asked again for a while: what failed was to read it, so nothing has begun. Raises Fenced, and as
+        `Means.begin`."""
+        late_s, journal = time.monotonic() + means.place_timeout_s, before.machine.journal
+        assert journal is not None
         while True:
             try:
-                return means.begin(before, sites)
+                fresh = look_again(means.found, journal.generation, journal.nonce, ahead.take())
+                return means.begin(before, sites, fresh)
             except LocationError as error:
                 if self._stopping or time.monotonic() >= late_s or not isinstance(error.__cause__, OSError):
                     raise

@@ -22,6 +22,7 @@ import evenflow
 from evenflow.availability.alive import Alive
 from evenflow.availability.content import Content
 from evenflow.availability.entries import Begun
+from evenflow.availability.reading import Read
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.appending import FENCED
 from evenflow.errors import Fenced, LocationError, ProgramChanged, SinkError
@@ -35,7 +36,7 @@ from evenflow.world.locations.programs import program_bytes, program_name, read_
 from evenflow.world.locations.silence import LOOK_S, alive_at, is_written
 from evenflow.world.locations.starting import Saved, bring, fields_in, layout_from, said, saved_at
 from evenflow.world.spark.cluster.interrupts import heed
-from evenflow.world.spark.driver.readable import readable
+from evenflow.world.spark.driver.readable import readable, readable_on
 
 Planning = Mapping[str, int | None]
 
@@ -140,12 +141,20 @@ def _carried(saved: Saved, plan: Callable[[Planning], Layout], drop_state: Colle
     return layout, found
 
 
-def look_again(found: Found, generation: int, nonce: str) -> Found:
+def look_ahead(found: Found) -> Read[Standing]:
+    """What the journal of the location says by now, before sites are there to go on with. Raises as `look`."""
+    return journal.fold(found.location.store, Standing)
+
+
+def look_again(found: Found, generation: int, nonce: str, ahead: Read[Standing] | None = None) -> Found:
     """The same location as it stands now, for the driver that has begun that generation and is to begin the next one.
 
-    Raises Fenced if another driver has begun meanwhile, and as `look`.
+    ahead: what was read of it a moment ago, which is read on. Raises Fenced if another driver has begun meanwhile, and as `look`.
     """
-    standing, passed_over = readable(found.location.store)
+    store = found.location.store
+    standing, passed_over = readable(store) if ahead is None else readable_on(store, journal.read_on(store, ahead.fold))
+    if ahead is not None:
+        passed_over = (*ahead.passed_over, *passed_over)
     if (standing.generation, standing.nonce) != (generation, nonce):
         raise Fenced(FENCED.format(generation=standing.generation, own=generation))
     return replace(found, standing=standing, passed_over=passed_over, saved=None, carried=None)

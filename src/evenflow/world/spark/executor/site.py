@@ -139,8 +139,7 @@ class Site:
 
     def serve(self) -> str:
         """Run until there is a reason to leave, and return it."""
-        gc.collect()
-        gc.freeze()
+        gc.freeze()  # What was loaded stays, and has next to no garbage: to look for it takes a tenth of a second.
         gc.disable()  # A collection in the middle of an epoch costs more than its whole linger; see _collect.
         logging.getLogger().addHandler(self._warnings)
         self._report()
