@@ -17,8 +17,8 @@ CLASSES := $(VENV)/.classes
 BROWSER := $(VENV)/.browser
 KERNEL_SOURCES := $(shell find src/evenflow/kernels -name '*.py' 2>/dev/null)
 
-# One more than there are cores: tests wait for processes, browsers and servers, and leave a quarter of the cores idle else.
-WORKERS = $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+# Twice as many as there are cores: tests wait for processes, browsers and servers, and leave a third of the cores idle else.
+WORKERS = $(shell echo $$(($$(nproc 2>/dev/null || echo 2) * 2)))
 
 # Those with tests on Spark: to collect all the others as well takes each worker ten seconds. They wait more than they compute.
 ON_SPARK = tests/worlds $(shell grep -rl --include='test_*.py' --exclude-dir=worlds 'mark\.spark' tests)

@@ -105,7 +105,7 @@ def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
     if estimated(name, [node.constant for node in args]) > MOST_STEPS:
         at = 1 if name in ("format_string", "printf") else 0  # The form must be known.
         args = [_unknown(node) if place == at else node for place, node in enumerate(args)]
-    given = null_of(name, tuple(at for at, node in enumerate(args) if node.type == NULL))
+    given = null_of(name, len(args), tuple(at for at, node in enumerate(args) if node.type == NULL))
     if given is not None and not any(node.raises for node in args):
         return literal(pa.scalar(None, given))
     if (places := UNASKED.get(name)) is not None:

@@ -27,8 +27,8 @@ NULL_OF: Final[dict[str, pa.DataType]] = {name: type for type, names in _OF for 
 _FIRST_ONLY: Final = frozenset({"to_json", "to_csv"})
 
 
-def null_of(name: str, places: tuple[int, ...]) -> pa.DataType | None:
-    """The type of the null that a function gives for nulls without a type at these places of its arguments; None if it does not."""
-    if not places or (name in _FIRST_ONLY and 0 not in places):
+def null_of(name: str, count: int, places: tuple[int, ...]) -> pa.DataType | None:
+    """The type of the null that a function of so many arguments gives for nulls without a type at these places; None if it does not."""
+    if not places or (name in _FIRST_ONLY and 0 not in places) or (name == "decode" and count > 2):  # Where null is one of the values.
         return None
     return NULL_OF.get(name)
