@@ -105,11 +105,11 @@ def flooded(spark: SparkSession, shedding: str, steps: Sequence[tuple[float, flo
         run = engine.start(flow)
         try:
             run.await_termination(LEAD_S + seconds + PATIENCE_MS / 1000)
-            progress = run.numbers()
+            cpu_s = cpu_of(run.numbers())  # As long as the processes are there.
             dropped = sum(each["dropped"] for each in run.progress()["outputs"])
         finally:
             run.stop()
-    return Ran(tuple(delivered(output, begin_us) for output in answers), rows, dropped, cpu_of(progress))
+    return Ran(tuple(delivered(output, begin_us) for output in answers), rows, dropped, cpu_s)
 
 
 def at_load(spark: SparkSession, load: float, shedding: str, setting: Setting, say: Callable[[str], None]) -> dict[str, Any]:
