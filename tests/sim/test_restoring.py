@@ -77,6 +77,17 @@ def test_onto_other_sites(case: str, sites: int, replicas: int) -> None:
     stage.finish()
 
 
+def test_memory_of_what_comes_back_is_taken_in_small_pages_until_it_is_here() -> None:
+    stage = staged("two_stages", replicas=2)
+    stage.cluster.restart()
+    cohorts = [cohort for site in stage.world.sites for cohort in site.part.cohorts.values()]
+    tables = [own.table for cohort in cohorts for own in cohort.hosted.facts.shares if own is not None]
+    stage.world.run_until(lambda: any(table.arena.small for table in tables) or restored(stage), 10.0, "state that comes")
+    assert any(table.arena.small for table in tables) and not restored(stage)
+    stage.world.run_until(lambda: restored(stage), 10.0, "all of it")
+    assert any(table.count for table in tables) and not any(table.arena.small for table in tables)
+
+
 def test_a_second_loss_before_the_state_is_read_and_a_third_after_more_checkpoints() -> None:
     stage = staged("windows", replicas=2)
     stage.cluster.store.slow = 20.0

@@ -62,9 +62,16 @@ class Tabled(Changing):
             yield (slots.size or PIECE_PAGES * PAGE) * self._table.width * 8
 
     def expect(self, rows: int) -> None:
-        """So many rows are about to be installed."""
+        """So many rows are about to be installed; `filled` says when all of them are."""
         if not self._table.count:
-            self._table.reserve(rows)  # In one step.
+            for _ in self._table.growing(rows):
+                pass  # In one step.
+            self._table.reserve(rows)
+            self._table.arena.in_small_pages(True)
+
+    def filled(self) -> None:
+        """What was expected is here."""
+        self._table.arena.in_small_pages(False)
 
     def share(self, other: Tabled) -> None:
         """Have one table with another instance that is the same box at the same site, from the beginning on: whose rows are installed here

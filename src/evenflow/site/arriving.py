@@ -279,6 +279,7 @@ class Arriving:
         """The state is installed, and what goes along with it counts: the cohort is ready."""
         hosted, segment = cohort.hosted, cohort.segment.id
         assert facts["epoch"] == hosted.done, f"the state is of epoch {facts['epoch']}, wanted was {hosted.done}"
+        hosted.filled()
         hosted.watermark = facts["watermark"]
         hosted.lost = tuple(Lost(*each) for each in facts.get("lost", ()))
         self._releasing.commit(segment, facts["committed"])

@@ -236,6 +236,12 @@ class Hosted:
             if tabled is not None and step in rows:
                 tabled.expect(rows[step])
 
+    def filled(self) -> None:
+        """All that was expected is installed."""
+        for tabled in self.facts.shares:
+            if tabled is not None:
+                tabled.filled()
+
     def share(self, other: Hosted) -> None:
         """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed."""
         if self.user_code or other.user_code or self.version != other.version:

@@ -17,11 +17,12 @@ class Arena:
     """A growing two-dimensional array of words on its own pages of memory, so that rows begin on cache lines.
 
     Growing asks the kernel to remap it (nothing is copied) unless another thread looks at it just then. Memory never written to
-    is not taken.
+    is not taken. What is, is taken in large pages where they can be had, or in small ones (`in_small_pages`).
     """
 
     def __init__(self, width: int, slots: int) -> None:
         self.width = width
+        self.small = False
         self._map = self._new(slots)
         self.words: npt.NDArray[np.int64] = self._view()
 
@@ -29,8 +30,22 @@ class Arena:
         size = slots * self.width * 8
         region = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if size >= _HUGE:
-            region.madvise(mmap.MADV_HUGEPAGE)
+            region.madvise(self._advice)
         return region
+
+    def in_small_pages(self, small: bool) -> None:
+        """How memory that is written to for the first time is taken from now on; what is taken already the system may make large later.
+
+        A large page is 2 MB in one piece, which the system may have to get from its host first; small ones it has at hand more often
+        (docs/decisions/0196-memory-of-what-comes-back.md).
+        """
+        self.small = small
+        if len(self._map) >= _HUGE:
+            self._map.madvise(self._advice)
+
+    @property
+    def _advice(self) -> int:
+        return mmap.MADV_NOHUGEPAGE if self.small else mmap.MADV_HUGEPAGE
 
     def _view(self) -> npt.NDArray[np.int64]:
         return np.frombuffer(self._map, np.int64).reshape(-1, self.width)
@@ -50,7 +65,7 @@ class Arena:
         try:
             del old
             self._map.resize(slots * self.width * 8)
-            self._map.madvise(mmap.MADV_HUGEPAGE)
+            self._map.madvise(self._advice)
         except BufferError:
             before, self._map = self._map, self._new(slots)
             self._view()[:used] = np.frombuffer(before, np.int64).reshape(-1, self.width)

@@ -71,7 +71,7 @@ class PagedTable:
         self._template = np.zeros(self.width, np.int64)
         self._template[HEADER : HEADER + template.size] = template
         self.object_types, self.row_bytes = tuple(objects), 8 * self.width + 64 * len(objects)
-        self._arena = Arena(self.width, 4 * PAGE)
+        self.arena = Arena(self.width, 4 * PAGE)
         self.objects = [np.empty(4 * PAGE, object) for _ in objects]
         self._index: Hashes = np.zeros(1024, np.uint64)
         self._pages = np.full((4, 3), -1, np.int64)
@@ -93,11 +93,11 @@ class PagedTable:
 
     @property
     def words(self) -> npt.NDArray[np.int64]:
-        return self._arena.words
+        return self.arena.words
 
     def look(self) -> npt.NDArray[np.int64]:
         """`words` for another thread."""
-        return self._arena.look()
+        return self.arena.look()
 
     def log(self) -> tuple[npt.NDArray[np.int64], int]:
         """The undo log for another thread, and how many of its rows count."""
@@ -151,7 +151,7 @@ class PagedTable:
         while True:
             call: Any = fold.fold_rows
             row = call(
-                *inputs, row, self._mark, epoch, self._index, self._arena.words, self._pages, self._parts, self._spare,
+                *inputs, row, self._mark, epoch, self._index, self.arena.words, self._pages, self._parts, self._spare,
                 self._counts, self._log_arena.words, self._template, *folding,
             )  # fmt: skip
             if row >= n:
@@ -162,7 +162,7 @@ class PagedTable:
         self._mark += groups
         touched = Touched(group_slot[:groups], group_row[:groups], new[:groups].view(np.bool_), ordinals, slot_of)
         if self._growth is not None:
-            self._growth.add(touched.slots[touched.new], self._arena.words)
+            self._growth.add(touched.slots[touched.new], self.arena.words)
         return touched
 
     def find(self, partition: int, hashes: Hashes, checks: Hashes, extra: Words = NO_EXTRA) -> Touched:
@@ -171,19 +171,19 @@ class PagedTable:
 
     def identity_of(self, slots: Ordinals) -> tuple[Hashes, Hashes]:
         """uint64 (n,) twice: the hash and the check of the keys of rows."""
-        words = self._arena.words
+        words = self.arena.words
         return words[slots, HASH].view(np.uint64), words[slots, CHECK].view(np.uint64)
 
     def seek(self, hashes: Hashes, checks: Hashes, extra: Words) -> Ordinals:
         """int64 (n,): the slots of rows by identity, -1 where there is none. Inserts and touches nothing."""
-        slots = table.seek_rows(frozen(hashes), frozen(checks), frozen(extra), self._index, self._arena.words)
+        slots = table.seek_rows(frozen(hashes), frozen(checks), frozen(extra), self._index, self.arena.words)
         if self._retired:
             slots[self.owner_of(slots) < 0] = -1  # The page of -1 is the last one, whose owner does not matter.
         return slots
 
     def held(self, slots: Ordinals) -> npt.NDArray[np.bool_]:
         """Which slots hold a row."""
-        found: npt.NDArray[np.bool_] = self._arena.words[slots, MARK] > 0
+        found: npt.NDArray[np.bool_] = self.arena.words[slots, MARK] > 0
         return found & (self.owner_of(slots) >= 0) if self._retired else found
 
     def remove(self, slots: Ordinals, *, epoch: int) -> None:
@@ -193,12 +193,12 @@ class PagedTable:
             self._grow_log(slots.size)
         logged = int(self._counts[table.LOGGED])
         if self._growth is not None:
-            self._growth.remove(slots, self._arena.words)
+            self._growth.remove(slots, self.arena.words)
         table.remove_rows(
             np.ascontiguousarray(slots),
             epoch,
             self._index,
-            self._arena.words,
+            self.arena.words,
             self._pages,
             self._parts,
             self._counts,
@@ -212,7 +212,7 @@ class PagedTable:
         """Forget everything, keeping the memory. Not while a snapshot is open."""
         top = int(self._counts[table.TOP])
         self._index[:] = 0
-        self._arena.words[: top * PAGE, MARK] = 0
+        self.arena.words[: top * PAGE, MARK] = 0
         self._pages[:top] = -1
         self._parts[:, :2] = -1
         self._parts[:, table.LIVE] = 0
@@ -231,12 +231,12 @@ class PagedTable:
     def slots_of(self, partition: int) -> Ordinals:
         """int64: the slots that hold a row of the partition, ascending."""
         slots = (self.pages_of(partition)[:, None] * PAGE + np.arange(PAGE)).reshape(-1)
-        return np.asarray(slots[self._arena.words[slots, MARK] > 0])
+        return np.asarray(slots[self.arena.words[slots, MARK] > 0])
 
     def every_slot(self) -> Ordinals:
         """int64: the slots that hold a row, ascending. Cost: O(pages)."""
         top = int(self._counts[table.TOP]) * PAGE
-        slots = np.flatnonzero(self._arena.words[:top, MARK] > 0)
+        slots = np.flatnonzero(self.arena.words[:top, MARK] > 0)
         return slots[self.owner_of(slots) >= 0] if self._retired else slots
 
     def capture(self, partition: int) -> PageSnapshot | None:
@@ -284,7 +284,7 @@ class PagedTable:
         """
         rows, batch = open_rows(state, self.width, self.object_types)
         self._make_free(partition)
-        for _ in self._growing(len(rows)):
+        for _ in self.growing(len(rows)):
             yield NO_EXTRA
         step, laid = PIECE_PAGES * PAGE, [NO_EXTRA]
         for start in range(0, len(rows), step):
@@ -331,13 +331,13 @@ class PagedTable:
         slots = np.empty(len(rows), np.int64)
         self._mark += 1
         table.install_rows(
-            words, rows, partition, self._mark, self._epoch, self._index, self._arena.words, self._pages, self._parts, self._spare,
+            words, rows, partition, self._mark, self._epoch, self._index, self.arena.words, self._pages, self._parts, self._spare,
             self._counts, slots,
         )  # fmt: skip
         for column, values in zip(self.objects, objects, strict=True):
             column[slots] = values
         if self._growth is not None:
-            self._growth.add(slots, self._arena.words)
+            self._growth.add(slots, self.arena.words)
         return slots
 
     def drop(self, partition: int) -> None:
@@ -385,11 +385,11 @@ class PagedTable:
         for column in self.objects:
             column[slots] = None
         if self._growth is not None:
-            self._growth.remove(slots, self._arena.words)
+            self._growth.remove(slots, self.arena.words)
         before = int(self._counts[table.USED])
-        table.release_pages(pages, self._index, self._arena.words, self._pages, self._spare, self._counts)
+        table.release_pages(pages, self._index, self.arena.words, self._pages, self._spare, self._counts)
         self._retired_rows -= before - int(self._counts[table.USED])
-        self._arena.give_back(pages)
+        self.arena.give_back(pages)
 
     def state_bytes(self) -> int:
         """Bytes of the rows in use, the index and the undo log; objects count as 64 bytes each."""
@@ -423,7 +423,7 @@ class PagedTable:
         if why == table.INDEX_FULL:
             self._grow_index(2 * self._index.size)
         elif why == table.PAGES_FULL:
-            self._grow_pages(2 * self._arena.words.shape[0])
+            self._grow_pages(2 * self.arena.words.shape[0])
         else:
             self._grow_log(self._log_arena.words.shape[0])
 
@@ -432,10 +432,10 @@ class PagedTable:
         size = self._index_size(rows)
         if size > self._index.size:
             self._grow_index(size)
-        slots, pages = self._arena.words.shape[0], -(-rows // PAGE) - int(self._counts[table.SPARE])
+        slots, pages = self.arena.words.shape[0], -(-rows // PAGE) - int(self._counts[table.SPARE])
         while int(self._counts[table.TOP]) + pages > slots // PAGE:
             slots *= 2
-        if slots > self._arena.words.shape[0]:
+        if slots > self.arena.words.shape[0]:
             self._grow_pages(slots)
 
     def _index_size(self, rows: int) -> int:
@@ -445,13 +445,13 @@ class PagedTable:
             size *= 2
         return size
 
-    def _growing(self, rows: int) -> Iterator[None]:
+    def growing(self, rows: int) -> Iterator[None]:
         """Make the index as large as this many more rows need it, a piece at a time; not a small one, which takes no time."""
         while (size := self._index_size(rows)) > max(self._index.size, SMALL):
             growth = self._growth = IndexGrowth(size)
             try:
                 while self._growth is growth:  # Else somebody could not wait for it.
-                    if growth.step(self._arena.words, int(self._counts[table.TOP]) * PAGE):
+                    if growth.step(self.arena.words, int(self._counts[table.TOP]) * PAGE):
                         self._index = growth.index
                         break
                     yield
@@ -465,7 +465,7 @@ class PagedTable:
         self._index, self._growth = larger, None
 
     def _grow_pages(self, slots: int) -> None:
-        self._arena.grow(slots)
+        self.arena.grow(slots)
         self._pages = np.concatenate([self._pages, np.full((slots // PAGE - len(self._pages), 3), -1, np.int64)])
         self._spare = np.concatenate([self._spare, np.zeros(slots // PAGE - self._spare.size, np.int64)])
         self.objects = [np.concatenate([o, np.empty(slots - o.size, object)]) for o in self.objects]
