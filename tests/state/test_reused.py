@@ -35,6 +35,16 @@ def test_what_somebody_still_looks_at_stays_as_it_is() -> None:
     assert set(rows.view(np.uint8).tolist()) == {7}
 
 
+def test_a_view_alone_keeps_it() -> None:
+    memory = Reused()
+    views = [memory.take(1000)[8:88], memory.take(1000)[:80].view(np.int64), np.asarray(memory.take(1000)).reshape(10, 100)[2]]
+    for at, view in enumerate(views):
+        view[:] = at
+    for _ in range(8):
+        memory.take(900)[:] = 9
+    assert [set(view.tolist()) for view in views] == [{0}, {1}, {2}]
+
+
 def test_two_that_are_held_at_once_lie_apart() -> None:
     memory = Reused()
     first, second = memory.take(64), memory.take(64)

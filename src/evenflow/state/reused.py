@@ -28,10 +28,10 @@ class Reused:
         self._free: list[Bytes] = []
 
     def take(self, size: int) -> Bytes:
-        """uint8 (size,), of any content. Who has it, or a memoryview of it, keeps its block from serving again; who has only an array
-        that was made of it does not."""
+        """uint8 (size,), of any content. Who has it, or whatever array or memoryview was made of it, keeps its block from serving again."""
         block = self._block(size)
-        given = block[:size]
+        # By way of the buffer: an array's views have what lies below them as their base, if that is an array.
+        given = np.frombuffer(memoryview(block)[:size], np.uint8)
         weakref.finalize(given, self._free.append, block).atexit = False
         return given
 
