@@ -125,6 +125,22 @@ def test_a_protected_output_gets_everything() -> None:
     assert run.share("cheap") == 1 and run.share("dear") < 1
 
 
+@pytest.mark.parametrize("way", ["lp", "fit"])
+def test_what_costs_where_rows_come_in_is_for_the_reflex(way: str) -> None:
+    """A row that has entered has cost already what is too much: to leave it out then saves nothing, and a plan that did left out all."""
+    run = Overload(2.0, shedding=way, cost=CostModel(row_us=2 * ROW_US, free=frozenset({"inner", "egress"})))
+    run.finish()
+    assert run.share("dear") > 0.25 and run.share("cheap") > 0.25
+    assert not any(run.told.keeps.values())
+
+
+def test_of_what_may_enter_the_dear_output_keeps_more() -> None:
+    """Rows cost where they come in and behind it, too much both times."""
+    run = Overload(3.0, cost=CostModel(row_us=ROW_US, free=frozenset({"egress"})))
+    run.finish()
+    assert run.share("dear") > 0.2 and run.share("cheap") < 0.8 * run.share("dear")
+
+
 def test_nothing_is_left_out_while_all_can_be_done() -> None:
     run = Overload(0.7).finish()
     assert run.share("dear") == run.share("cheap") == 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -164,13 +164,16 @@ class FlowPlanner:
             if fits is None or fits.how == "all":
                 return None if fits is None else ()
         found = solve(network, rates, headroom=HEADROOM, limit_s=LIMIT_S)
+        if found is not None and found.how == "over":
+            found = solve(_entering(network), rates, headroom=HEADROOM, limit_s=LIMIT_S)
         return None if found is None else self._keeps_of(found)
 
     def _keeps_of(self, found: Shedding) -> Keeps:
         if found.how == "all":
             return ()
         told = [found.keeps[str(arc.id)] if arc.id in self.layout.thins else (1.0,) for arc in self.layout.arcs]
-        return tuple(tuple(abs(share) for share in keep) if min(keep) < 1 else () for keep in told)
+        keeps = tuple(tuple(abs(share) for share in keep) if min(keep) < 1 else () for keep in told)
+        return keeps if any(keeps) else ()
 
     def _mixed(self, network: FlowNetwork) -> bool:
         """Something may not be left out where sources come in: a table says nothing of what lies behind."""
@@ -197,6 +200,17 @@ class FlowPlanner:
                 shares = ", ".join(f"{share:.0%}" for share in keep)
                 told.append(f"{shares} from {layout.segments[arc.producer].name} to {layout.segments[arc.consumer].name}")
         return f"more is offered than sites can do: the plan keeps {'; '.join(told)}"
+
+
+def _entering(network: FlowNetwork) -> FlowNetwork:
+    """The same flow if as much of each source enters as is best, which is the reflex's doing: where sites have too much by what rows cost
+    where they come in, nothing is gained by what is left out behind that. Shares of arcs are then of what has entered."""
+    inside = {name: f"in {name}" for name in network.sources}
+    sources = {name: Source(source.shares) for name, source in network.sources.items()}
+    boxes = {**network.boxes, **{inside[name]: source.read_s for name, source in network.sources.items()}}
+    enter = [Arc(f"enter {name}", name, inside[name]) for name in network.sources]
+    arcs = (*enter, *(replace(arc, up=inside.get(arc.up, arc.up)) for arc in network.arcs))
+    return FlowNetwork(sources, boxes, arcs, network.outputs, network.capacity)
 
 
 def _newer(before: dict[int, float] | None, now: dict[int, float]) -> dict[int, float]:
