@@ -393,6 +393,7 @@ SPANS_AHEAD = replace(
 """The same with rows that follow, for which rows wait."""
 NEIGHBOURS = replace(SPANS, places=(
     Place("next", "lead", "s", 2), Place("last", "lag", "small", -3), Place("some", "sum", "f", -2, 1), Place("more", "max", "s", 1, 3),
+    Place("apart", "stddev", "f", -2, 1),
 ))  # fmt: skip
 """Rows before and behind, by number."""
 SO_FAR = replace(SPANS, ties=("small", "s"), places=(
@@ -400,6 +401,7 @@ SO_FAR = replace(SPANS, ties=("small", "s"), places=(
     Place("most", "max", "f", None, -2), Place("n", "count", "s", None, -1_000_000, span=True), Place("least", "min", "ts", None, 0),
     Place("at", "rank"), Place("dense", "dense_rank"), Place("last", "last_value", "small", None, -1),
     Place("longest", "max", "s", None, 0), Place("third", "nth_value", "s", None, -1, number=3), Place("whole", "sum", "small", None, 0),
+    Place("spread", "stddev", "f", None, 0),
 ))  # fmt: skip
 """Totals of all rows so far, and ranks."""
 SO_FAR_AHEAD = replace(SPANS, places=(

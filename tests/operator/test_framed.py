@@ -46,3 +46,21 @@ def test_extremes_of_frames(function: str, name: str, shape: str) -> None:
     held = values.to_pylist()
     wanted = [naive(function, held[a:b]) for a, b in zip(low.tolist(), high.tolist(), strict=True)]
     assert [repr(v) if v != 0 else "0" for v in got] == [repr(v) if v != 0 else "0" for v in wanted]
+
+
+@pytest.mark.parametrize("shape", ["sliding", "shared low", "shared high", "any"])
+def test_deviations_of_frames(shape: str) -> None:
+    held = [None if value is None or not math.isfinite(value) else value for value in FLOATS * 13]
+    values, n = pa.array(held, pa.float64()), len(held)
+    here, drawn = np.arange(n), np.random.default_rng(7).integers(0, n + 1, (2, n))
+    low, high = {
+        "sliding": (np.maximum(here - 5, 0), np.minimum(here + 3, n)),
+        "shared low": (here // 40 * 40, here),
+        "shared high": (here, np.full(n, n)),
+        "any": (drawn.min(axis=0), drawn.max(axis=0)),
+    }[shape]
+    anchor: Any = {"shared low": "low", "shared high": "high"}.get(shape)
+    got = framed("stddev", values, low, np.maximum(low, high), pa.float64(), anchor=anchor).to_pylist()
+    for found, a, b in zip(got, low.tolist(), high.tolist(), strict=True):
+        known = [value for value in held[a:b] if value is not None]
+        assert found == (pytest.approx(np.std(known, ddof=1), rel=1e-12, abs=1e-15) if len(known) > 1 else None)

@@ -202,6 +202,11 @@ OVER = {
         cume_dist() OVER (PARTITION BY kind ORDER BY who NULLS LAST) AS c,
         nth_value(price, 3) OVER (PARTITION BY kind ORDER BY id ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING) AS d FROM orders""",
     "some rows, nulls last": "SELECT id FROM orders WHERE price > 500 ORDER BY who NULLS LAST, id LIMIT 90",
+    "deviations": """
+        SELECT id, stddev(price) OVER (PARTITION BY kind ORDER BY id) AS a, var_pop(who) OVER (PARTITION BY kind) AS b,
+        variance(price) OVER (PARTITION BY kind ORDER BY id ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING) AS c,
+        stddev_pop(price) OVER (PARTITION BY kind ORDER BY id ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS d,
+        min_by(id, price * 10000 + id) OVER (PARTITION BY who ORDER BY id) AS e FROM orders""",
 }  # fmt: skip
 
 

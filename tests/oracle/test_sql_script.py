@@ -280,6 +280,13 @@ ASKED = {
            sum(x) OVER (PARTITION BY n ORDER BY ts, k, x ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING) AS l
            FROM t WINDOW w AS (PARTITION BY k ORDER BY ts, n, x)"""
     ),
+    "deviations": Asked(
+        """SELECT k, n, x, ts, stddev(x) OVER w AS a, var_pop(n) OVER (PARTITION BY k ORDER BY ts) AS b, variance(x) FILTER (WHERE n > 5)
+           OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 2 SECONDS PRECEDING AND CURRENT ROW) AS c,
+           stddev_pop(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING) AS d, bool_and(n > 3) OVER w AS e,
+           max_by(x, n) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 2 SECONDS PRECEDING AND CURRENT ROW) IS NULL AS f,
+           regr_count(x, n) OVER w AS g FROM t WINDOW w AS (PARTITION BY k ORDER BY ts, n, x)"""
+    ),
     "two different OVER": Asked(
         """SELECT k, n, ts, sum(n) OVER (PARTITION BY k ORDER BY ts, n, x ROWS 3 PRECEDING) AS a,
            max(x) OVER (PARTITION BY k ORDER BY ts, n, x ROWS 1 PRECEDING) AS b, lag(x) OVER (PARTITION BY n ORDER BY ts, k, x) AS c

@@ -249,6 +249,32 @@ def test_all_rows_so_far_and_some_that_follow() -> None:
         assert row["e"] == (pytest.approx(sum(v or 0.0 for v in own) / len(own)) if own else None)
 
 
+@pytest.mark.parametrize("epoch_rows", [7, 1000])
+def test_deviations_and_what_is_made_of_others(epoch_rows: int) -> None:
+    so_far, ahead = f"{BY_ROWS} ROWS UNBOUNDED PRECEDING)", f"{BY_ROWS} ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING)"
+    last = "(PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '9' SECONDS PRECEDING AND CURRENT ROW)"
+    text = f"""SELECT n, stddev(x) {so_far} AS a, var_pop(x) {OVER} AS b,
+        variance(n) {BY_ROWS} ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS c,
+        stddev_pop(d) {ahead} AS d, bool_or(x > 4) {OVER} AS e, max_by(n, x) {so_far} AS f, count_if(x > 1) w AS g,
+        var_samp(n) FILTER (WHERE n % 3 = 0) {so_far} AS h FROM t WINDOW w AS {last}""".replace("(x > 1) w", "(x > 1) OVER w")
+    found = {row["n"]: row for row in run(text, epoch_rows)}
+    assert len(found) == COUNT
+    for at, row in found.items():
+        rows = in_order(at)
+        own, recent = rows[: rows.index(at) + 1], within(at, 9)
+        xs, near = ([VALUES[i] or 0.0 for i in some if VALUES[i] is not None] for some in (own, recent))
+        assert row["a"] == (pytest.approx(np.std(xs, ddof=1), rel=1e-12) if len(xs) > 1 else None)
+        assert row["b"] == (pytest.approx(np.var(near), rel=1e-12, abs=1e-15) if near else None)
+        by_rows = around(at, -2, 1)
+        assert row["c"] == (pytest.approx(np.var(by_rows, ddof=1), rel=1e-12) if len(by_rows) > 1 else None)
+        assert row["d"] == pytest.approx(np.std(rows[: rows.index(at) + 3]), rel=1e-12)
+        assert row["e"] == (max(near) > 4 if near else None)
+        assert row["f"] == max((VALUES[i] or 0.0, i) for i in own if VALUES[i] is not None)[1] if xs else row["f"] is None
+        assert row["g"] == sum(x > 1 for x in near)
+        thirds = [i for i in own if i % 3 == 0]
+        assert row["h"] == (pytest.approx(np.var(thirds, ddof=1), rel=1e-12) if len(thirds) > 1 else None)
+
+
 def test_a_filter_leaves_rows_of_a_frame_out() -> None:
     text = f"""SELECT n, sum(n) FILTER (WHERE n % 3 = 0) {BY_ROWS}) AS a, count(*) FILTER (WHERE x > 1) {BY_ROWS} ROWS BETWEEN 1 PRECEDING
         AND 2 FOLLOWING) AS b FROM t"""
@@ -357,7 +383,7 @@ def test_what_all_rows_so_far_cannot_be() -> None:
     for call, says in (
         ("sum(w)", "sum is of numbers, not of string; cast it to double"), ("max(map(k, n))", "maps have no order"),
         ("ntile(3)", "ntile of every row changes with every row to come"),
-        ("stddev(n)", "is not available here"),
+        ("median(n)", r"MEDIAN\(n\) OVER \(...\) is not available here"),
     ):  # fmt: skip
         with pytest.raises(QueryError, match=says):
             run(f"SELECT {call} OVER (PARTITION BY k ORDER BY ts) AS a FROM t", 10)

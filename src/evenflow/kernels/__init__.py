@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 MODULES: Final = (
-    "columns", "counting", "hash", "digest", "table", "fold", "heap", "hot", "links", "match", "ring", "route", "sketch", "wide", "windows",
-    "probe",
+    "columns", "counting", "hash", "digest", "table", "fold", "heap", "hot", "links", "match", "moments", "ring", "route", "sketch", "wide",
+    "windows", "probe",
 )  # fmt: skip
 """The modules that hold kernels. Kernels have stated signatures, so importing one compiles its kernels or loads them."""
 

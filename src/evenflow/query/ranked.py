@@ -15,7 +15,7 @@ from evenflow.stream.schema import has_map, parse_ddl
 PLACES: Final = ("row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist")
 NEIGHBOURS: Final = ("lag", "lead")
 PLACED: Final = ("first_value", "last_value", "nth_value")
-FRAMED: Final = ("count", "sum", "avg", "min", "max", *PLACED)
+FRAMED: Final = ("count", "sum", "avg", "min", "max", "stddev", *PLACED)
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Place:
         kind = schema.field(self.column).type
         if pa.types.is_decimal(kind) and self.function in ("sum", "avg"):
             return (sum_type if self.function == "sum" else mean_type)(kind)
-        if self.function == "avg" or (self.function == "sum" and pa.types.is_floating(kind)):
+        if self.function in ("avg", "stddev") or (self.function == "sum" and pa.types.is_floating(kind)):
             return pa.float64()
         return pa.int64() if self.function == "sum" else kind
 

@@ -7,9 +7,12 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from evenflow.kernels.columns import floats_of
+from evenflow.kernels.moments import moments_of_frames
+from evenflow.operator.totals.deviations import deviation
 from evenflow.operator.totals.extremes import ranked
 from evenflow.operator.totals.wide_sums import mean_of, sums, total_of, wide_of
-from evenflow.stream.arrays import Floats, Int64s
+from evenflow.stream.arrays import Bools, Floats, Int64s
 
 Anchor = Literal["low", "high"] | None
 
@@ -25,8 +28,8 @@ def framed(
 
     A sum of floats is taken of its frame's rows alone, so nothing around them changes its last digits, and no NaN outlives its frame.
 
-    Cost: O(n) for counts and exact sums, O(n log(longest frame)) for min and max, O(n + what the frames hold) for sums of floats; of frames
-    with an anchor that is O(n), too.
+    Cost: O(n) for counts and exact sums, O(n log(longest frame)) for min and max, O(n + what the frames hold) for sums of floats and for
+    deviations; of frames with an anchor that is O(n), too.
     """
     if not low.size:
         return pa.array([], kind)
@@ -43,6 +46,8 @@ def framed(
         return pa.array(counted, pa.int64())
     if function in ("min", "max"):
         return _extremes(function, values, low, high)
+    if function == "stddev":
+        return pa.array(*_deviations(values, low, high, anchor))
     empty = counted == 0
     if pa.types.is_floating(values.type):
         total = _float_sums(values.cast(pa.float64()).fill_null(0.0).to_numpy(), low, high, anchor)
@@ -58,6 +63,18 @@ def _counts(values: pa.Array, low: Int64s, high: Int64s) -> Int64s:
     until = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values.is_valid().to_numpy(zero_copy_only=False), out=until[1:])
     return until[high] - until[low]
+
+
+def _deviations(values: pa.Array, low: Int64s, high: Int64s, anchor: Anchor) -> tuple[Floats, pa.DataType, Bools]:
+    """As the arguments of an array. values: of doubles."""
+    reals, counted = floats_of(values), values.is_valid().to_numpy(zero_copy_only=False).view(np.uint8)
+    if anchor == "high":  # From the shared end on, so that each frame goes on from another.
+        reals, counted, low, high = reals[::-1], counted[::-1], (len(values) - high)[::-1], (len(values) - low)[::-1]
+    counts, squares = np.empty(low.size, np.int64), np.empty(low.size)
+    low, high = np.ascontiguousarray(low), np.ascontiguousarray(high)
+    moments_of_frames(np.ascontiguousarray(reals), np.ascontiguousarray(counted), low, high, counts, squares)
+    step = -1 if anchor == "high" else 1
+    return deviation(counts[::step], squares[::step])
 
 
 def _float_sums(values: Floats, low: Int64s, high: Int64s, anchor: Anchor) -> Floats:

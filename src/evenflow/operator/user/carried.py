@@ -1,8 +1,8 @@
 """Carried: of frames that begin with a key's first row, what is left of the rows that are not kept any more.
 
-A row that no other frame needs is folded into four words for each place and forgotten: how many there were, the total, and whether that is
-one. A total that is no word, of text for example, is a value beside them. A frame's total goes on from there, in the rows' order, so its
-digits do not depend on what was kept when.
+A row that no other frame needs is folded into four words for each place and forgotten: how many there were, the total (of deviations the
+mean and the squares), and whether that is one. A total that is no word, of text for example, is a value beside them. A frame's total goes
+on from there, in the rows' order, so its digits do not depend on what was kept when.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from evenflow.kernels.columns import is_word, nulls_of
+from evenflow.kernels.columns import floats_of, is_word, nulls_of
 from evenflow.operator.changes.around import Ordered, frame
+from evenflow.operator.totals.deviations import Moments, deviation, gone_on, moments
 from evenflow.operator.totals.so_far import so_far
 from evenflow.operator.totals.totals import value_words
 from evenflow.operator.totals.wide_sums import Wide, mean_of, sums, total_of, wide, wide_of
@@ -33,7 +34,7 @@ class Carried(NamedTuple):
     """Of one place and g keys. counts, state: int64 (g,). total: what is added up exactly, or the values."""
 
     counts: Int64s
-    total: Wide | pa.Array | None
+    total: Wide | Moments | pa.Array | None
     state: Int64s
 
 
@@ -48,7 +49,7 @@ class Run:
     place: Place
     at: Int64s
     counts: Int64s
-    totals: Wide | pa.Array | None
+    totals: Wide | Moments | pa.Array | None
     scale: int = 0
 
 
@@ -89,6 +90,9 @@ def _run(
     counts = np.asarray(so_far("count", None, start, pa.int64(), counted)) + before
     if column is None or carried.total is None:
         return Run(place, at, counts, None)
+    if isinstance(carried.total, Moments):
+        reals = np.append(np.zeros(at.size), floats_of(column))[index]
+        return Run(place, at, counts, gone_on(carried.total, carried.counts, reals, counted, start))
     if isinstance(carried.total, Wide):
         both = wide_of(column).behind(carried.total).take(index)
         return Run(place, at, counts, sums(both, start, np.arange(1, start.size + 1)), getattr(column.type, "scale", 0))
@@ -118,6 +122,8 @@ def total(run: Run, line: Ordered, begin: Int64s, of: Int64s, kind: pa.DataType)
         return pa.array(counts + (function == "rank"), kind)
     if run.totals is None:
         return pa.array(counts, kind)
+    if isinstance(run.totals, Moments):
+        return pa.array(*deviation(counts, run.totals.squares[at]))
     if isinstance(run.totals, Wide):
         found = run.totals.take(at)
         return total_of(found, kind, counts == 0) if function == "sum" else mean_of(found, counts, kind, run.scale)
@@ -134,7 +140,7 @@ def carried_on(run: Run, gone: Int64s) -> Carried:
     if run.totals is None:
         return Carried(counts, None, np.zeros(gone.size, np.int64))
     there = np.where(counts >= (run.place.number if run.place.function == "nth_value" else 1), VALUE, NOTHING)
-    if isinstance(run.totals, Wide):
+    if isinstance(run.totals, Wide | Moments):
         return Carried(counts, run.totals.take(at), there)
     totals = run.totals.take(pa.array(at))
     missing = nulls_of(totals).astype(np.bool_) if totals.null_count else np.zeros(gone.size, np.bool_)
@@ -171,6 +177,8 @@ class Fields:
         counts, low, high, there = map(np.ascontiguousarray, words)
         if kind is None or place.function == "count":
             return Carried(counts, None, there)
+        if place.function == "stddev":
+            return Carried(counts, moments(low, high), there)
         if is_exact(place, kind):
             return Carried(counts, wide(low, high), there)
         if (name := self._beside.get(at)) is not None:
@@ -182,7 +190,7 @@ class Fields:
         for at, (counts, total, there) in enumerate(carried):
             words = made[:, WORDS * at : WORDS * at + WORDS]
             words[:, 0], words[:, 3] = counts, there
-            if isinstance(total, Wide):
+            if isinstance(total, Wide | Moments):
                 words[:, 1], words[:, 2] = total.words()
             elif at in self._beside:
                 getattr(state, self._beside[at]).put(total)

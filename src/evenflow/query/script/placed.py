@@ -6,7 +6,7 @@ Each OVER (...) of a query is a box that adds its columns. It keeps all rows, so
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 import pyarrow as pa
 from sqlglot import exp
@@ -15,13 +15,14 @@ from evenflow.query.built import params_of
 from evenflow.query.changing import as_changes
 from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, Ranked, misfit
 from evenflow.query.script.frames import framed_by
-from evenflow.query.script.lowering import Item, Lower
+from evenflow.query.script.lowering import Item, Lower, is_aggregate
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
+from evenflow.query.sql.composed import GIVEN
 from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import ddl_of, has_map, quoted
 
-_WITHOUT_NULLS: Final = ("count", "sum", "avg", "mean", "min", "max")
+_WITHOUT_NULLS: Final = ("count", "sum", "avg", "mean", "min", "max", "std", "stddev", "stddev_samp")
 Order = Sequence[tuple[exp.Expr, bool]]
 Draw = Callable[[Lower, Relation, Sequence[Item], Sequence[str], Sequence[tuple[str, bool]], Sequence[Place], exp.Expr], Relation]
 
@@ -37,6 +38,27 @@ def with_named_windows(lower: Lower, tree: exp.Select) -> None:
     qualify = tree.args.get("qualify")
     for window in [window for item in (*tree.expressions, *([] if qualify is None else [qualify])) for window in item.find_all(exp.Window)]:
         _write_out(lower, window, named)
+        _spread_out(window)
+
+
+def _spread_out(window: exp.Window) -> None:
+    """OVER behind an aggregate that is made of others, `variance(x)`, stands behind each of these."""
+    call = window.this.this if isinstance(window.this, exp.Filter) else window.this
+    if isinstance(call, exp.Anonymous) and is_aggregate(call):
+        return
+    said = call.meta.get(GIVEN)
+    if said is None:
+        return
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Anonymous) or not is_aggregate(node):
+            return node
+        made = window.copy()
+        made.set("this", exp.Filter(this=node, expression=window.this.expression.copy()) if window.this is not call else node)
+        made.meta[GIVEN] = said
+        return made
+
+    window.replace(exp.Paren(this=call.copy().transform(one)))
 
 
 def _write_out(lower: Lower, window: exp.Window, named: Mapping[str, exp.Window]) -> None:
@@ -191,7 +213,9 @@ def _place(
             value = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
         place = Place(name, function, named(value), step if function == "lead" else -step)
         return place, arguments[2] if len(arguments) > 2 else None
-    function = {"first": "first_value", "last": "last_value", "mean": "avg"}.get(function, function)
+    function = {"first": "first_value", "last": "last_value", "mean": "avg", **dict.fromkeys(("std", "stddev_samp"), "stddev")}.get(
+        function, function
+    )
     nth = 1
     if function == "nth_value" and len(arguments) == 2:
         nth = _count(lower, window, arguments[1:])
@@ -199,11 +223,27 @@ def _place(
     elif function == "nth_value":
         script.fail(window, "nth_value takes a value and the number of a row of the frame")
     if function not in FRAMED or len(arguments) > 1 or (arguments and isinstance(arguments[0], exp.Distinct)):
-        script.fail(window, f"{to_sql(call)} OVER (...) is not available here; {', '.join((*PLACES, *NEIGHBOURS, *FRAMED))} are")
+        _refuse(lower, window, call)
+    if function == "stddev" and arguments:
+        arguments = [exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("double", dialect="spark"))]
     star = not arguments or isinstance(arguments[0], exp.Star | exp.Literal)
     column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
     low, high, peers, span = framed_by(lower, relation, window)
     return Place(name, function, column, low, high, peers, span, nth), None
+
+
+def _refuse(lower: Lower, window: exp.Window, call: exp.Expr) -> NoReturn:
+    """Of a call that is no function of frames, by the name that the text has."""
+    said, given = window.meta.get(GIVEN, ("", ()))
+    if said:
+        call = exp.Anonymous(this=said, expressions=list(given))
+    last = ""
+    if is_aggregate(window.this) and not call.find(exp.Distinct):
+        last = (
+            ", and, of rows that come once, of any aggregate the last rows in order of event time: ROWS BETWEEN 9 PRECEDING AND CURRENT ROW"
+        )
+    there = ", ".join((*PLACES, *NEIGHBOURS, *FRAMED))
+    lower.script.fail(given[0] if given else window, f"{to_sql(call)} OVER (...) is not available here; {there} are{last}")
 
 
 def _unfiltered(call: exp.Expr) -> exp.Expr:
