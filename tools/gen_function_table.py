@@ -37,7 +37,6 @@ GROUPS: Final = {
     "avro_funcs": "Avro is read at the source",
     "protobuf_funcs": "messages of Protobuf are read at the source",
     "st_funcs": "columns cannot be geometries",
-    "vector_funcs": "not yet; write it with `zip_with` and `aggregate`",
     "generator_funcs": "a stream is read from a source",
     "table_funcs": "a stream is read from a source",
     "window_funcs": "of rows in an order there are places, neighbours, aggregates of the rows around, and patterns",

@@ -16,6 +16,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import EvenflowError, ExpressionError, OptionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.sql.depth import check_depth, flattened, room
+from evenflow.query.sql.foreign import hint
 from evenflow.query.sql.parser import ExpressionDialect, ExpressionParser
 
 Tree = TypeVar("Tree", bound=exp.Expr)
@@ -171,7 +172,7 @@ def parse_script(text: str) -> Script:
         with room(text):
             trees = [None if tree is None else flattened(tree) for tree in sqlglot.parse(text, dialect=_Dialect)]
     except ParseError as error:
-        raise QueryError(_message(error)) from None
+        raise QueryError(f"{_message(error)}{hint(text)}") from None
     except EvenflowError:
         raise
     except (SqlglotError, ValueError, ArithmeticError, TypeError, AttributeError, LookupError) as error:  # The library's, on odd texts.

@@ -59,6 +59,11 @@ class Options:
             elif isinstance(part, exp.LocationProperty):
                 self.values["path"] = unquoted(part.this)
             elif not isinstance(part, exp.TemporaryProperty):
+                if isinstance(part, exp.MaterializedProperty):
+                    script.fail(
+                        tree,
+                        "a view is computed once, however many read it: write CREATE TEMPORARY VIEW; output_mode= says what is put out",
+                    )
                 script.fail(tree, f"{to_sql(part)!r} is not available; write USING and OPTIONS")
 
     def take(self, name: str) -> Any:

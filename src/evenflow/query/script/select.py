@@ -16,6 +16,7 @@ from evenflow.query.changing import as_changes
 from evenflow.query.expression import fields_of
 from evenflow.query.script.among import among
 from evenflow.query.script.best import best_rows, over_rows
+from evenflow.query.script.foreign import no_stream, with_first_of_each, with_lateral_views
 from evenflow.query.script.gap_fill import gap_filled, is_gap_fill
 from evenflow.query.script.group import Grouping
 from evenflow.query.script.join import conjuncts, joined_all
@@ -48,6 +49,12 @@ _REMEDIES: Final = {
     "limit": "a stream has no end; leave it out, keep the best rows of a key with row_number() OVER (...) <= n, or use changelog mode",
 }
 
+_IN_FROM: Final = {
+    "pivots": "write a column for each value, count(*) FILTER (WHERE x = 'a') AS a, and, of columns that become rows, "
+    "LATERAL VIEW stack(2, 'a', a, 'b', b) v AS name, value",
+    "sample": "write a condition on a hash, WHERE abs(hash(key)) % 100 < 10",
+}
+
 
 @dataclass(frozen=True)
 class Lowering(Lower):
@@ -65,6 +72,8 @@ class Lowering(Lower):
     def query(self, tree: exp.Expr, tables: Tables) -> Relation:
         """The relation that a SELECT, a UNION ALL, or one in parentheses gives."""
         tables = self.with_tables(tree, tables)
+        if isinstance(tree, exp.Select):
+            tree = with_first_of_each(self, tree)
         if self.changes and any(tree.args.get(clause) for clause in ("order", "limit", "offset")):
             return self._some(tree, tables)
         if isinstance(tree, exp.Subquery):
@@ -96,6 +105,7 @@ class Lowering(Lower):
 
     def _select(self, tree: exp.Select, tables: Tables) -> Relation:
         with_named_windows(self, tree)
+        with_lateral_views(tree)
         self._check_clauses(tree)
         if tree.args.get("from_") is None:
             self.script.fail(tree, "a SELECT without FROM is one row and no stream; say which stream it reads")
@@ -168,7 +178,7 @@ class Lowering(Lower):
         if isinstance(tree, exp.Subquery):
             for clause, value in tree.args.items():
                 if value and clause not in ("this", "alias", "with_"):
-                    self.script.fail(tree, f"{clause.strip('_').upper()} of a subquery is not available; leave it out")
+                    self.script.fail(tree, f"{_word(clause)} of a subquery is not available; {_IN_FROM.get(clause, 'leave it out')}")
             alias = tree.args.get("alias")
             relation = self.query(tree.this, self.with_tables(tree, tables))
             return relation.called("") if alias is None else self.renamed(relation, alias).called(alias.name)
@@ -177,7 +187,7 @@ class Lowering(Lower):
         if isinstance(tree, exp.Table) and is_gap_fill(tree):
             return gap_filled(self, tree, tables)
         if not isinstance(tree, exp.Table) or not isinstance(tree.this, exp.Identifier):
-            self.script.fail(tree, f"{to_sql(tree)!r} is no stream; name one, or write a query in parentheses")
+            self.script.fail(tree, no_stream(tree))
         name = tree.name
         if tree.db or name.lower() not in tables:
             known = ", ".join(tables) or "none"
@@ -186,7 +196,7 @@ class Lowering(Lower):
             )
         for clause, value in tree.args.items():
             if value and clause not in ("this", "alias", "db", "catalog"):
-                self.script.fail(tree, f"{clause.strip('_').upper()} of a table is not available on streams; leave it out")
+                self.script.fail(tree, f"{_word(clause)} of a table is not available on streams; {_IN_FROM.get(clause, 'leave it out')}")
         alias = tree.args.get("alias")
         relation = tables[name.lower()]
         self.read.add(relation.stream.box.name)
@@ -265,6 +275,10 @@ def _shown_by(query: exp.Select, parts: Sequence[exp.Expr]) -> int:
             part.set("this", exp.column(name, quoted=True))
             hidden += 1
     return hidden
+
+
+def _word(clause: str) -> str:
+    return {"pivots": "PIVOT"}.get(clause, clause.strip("_").upper())
 
 
 def _bare(tree: exp.Table) -> exp.Table:

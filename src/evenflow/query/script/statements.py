@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from evenflow.query.script.foreign import with_first_of_each
 from evenflow.query.script.options import Options, sink_of, source_of
 from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.script.select import Lowering
@@ -58,6 +59,8 @@ class Statements:
         """What a query puts out. A table that comes whole can be sorted and cut short, unlike a stream."""
         by: list[str] = []
         limit = None
+        if isinstance(tree, exp.Select):
+            tree = with_first_of_each(self._lower, tree)
         if self._lower.mode == "complete":
             tree = tree.copy()
             whole = tree.copy() if tree.args.get("offset") is not None else None

@@ -58,6 +58,8 @@ COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "bitmap_and_agg": (1, "_bitmap_and(collect_list({0}))"),
     "approx_top_k": (1, "_top_k(collect_list({0}))"),
     "schema_of_variant_agg": (1, "_schema_of_variants(collect_list({0}))"),
+    "vector_sum": (1, "_vector_sum(collect_list({0}))"),
+    "vector_avg": (1, "_vector_avg(collect_list({0}))"),
     "listagg": (2, _JOINED),
     "string_agg": (2, _JOINED),
     "regr_count": (2, "count(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN 1 END)"),

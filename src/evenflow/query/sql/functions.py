@@ -38,6 +38,7 @@ from evenflow.query.sql import (
     xpaths,
 )
 from evenflow.query.sql.folding import MOST_STEPS, estimated
+from evenflow.query.sql.foreign import INSTEAD
 from evenflow.query.sql.node import Node, literal
 from evenflow.query.sql.signature import Signature
 from evenflow.query.sql.types import NULL
@@ -91,6 +92,8 @@ def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
     """The node of a call. ExpressionError if there is no such function or it does not take that many arguments."""
     signature = FUNCTIONS.get(name)
     if signature is None:
+        if name in INSTEAD and not is_known(name):
+            raise ExpressionError(f"{text or name!r}: there is no function {name!r}; {INSTEAD[name]}")
         near = difflib.get_close_matches(name, [*FUNCTIONS, *AGGREGATES], n=4, cutoff=0.6)
         hint = f"; near names are {', '.join(near)}" if near else ""
         if is_known(name):

@@ -72,9 +72,34 @@ def _normalized(a: Node, degree: Node | None = None) -> Node:
     return rowwise(one, VECTOR, _vector(a, "vector_normalize"))
 
 
+def _total(name: str, a: Node) -> Node:
+    """Of a group's vectors, one element at a time and in their order, as Spark adds them. Those with a null in them are left out."""
+    if not pa.types.is_list(a.type) or a.type.value_type != VECTOR:
+        kind = a.type.value_type if pa.types.is_list(a.type) else a.type
+        raise TypeMismatch(f"{name} needs an array of floats, not {name_of(kind)}; cast it to array<float>")
+
+    def one(vectors: list[list[Any]]) -> list[float] | None:
+        known = [each for each in vectors if None not in each]
+        if not known:
+            return None
+        odd = next((each for each in known if len(each) != len(known[0])), None)
+        if odd is not None:
+            raise InvalidValue(f"{name} needs vectors of one length, not of {len(known[0])} and {len(odd)}")
+        found = np.zeros(len(known[0]), np.float32)
+        with np.errstate(all="ignore"):
+            for count, each in enumerate(known, 1):
+                more = np.array(each, np.float32)
+                size = np.float32(count)
+                found = found + more if name == "vector_sum" else found - found / size + more / size
+        return [float(value) for value in found]
+
+    return rowwise(one, VECTOR, a, raises=True)
+
+
 FUNCTIONS: Final = {
     **{name: Signature(partial(_of_two, name), 2, 2)
        for name in ("vector_inner_product", "vector_l2_distance", "vector_cosine_similarity")},
+    **{f"_{name}": Signature(partial(_total, name), 1, 1) for name in ("vector_sum", "vector_avg")},
     "vector_norm": Signature(_norm_of, 1, 2),
     "vector_normalize": Signature(_normalized, 1, 2),
 }  # fmt: skip
