@@ -133,6 +133,27 @@ def percentile(values: Sequence[float], share: float) -> float:
     return float(np.quantile(values, share))
 
 
+@pytest.mark.parametrize(("load", "dear", "cheap"), [(1.5, (0.8, 1.0), (0.1, 0.45)), (3.0, (0.35, 0.75), (0.0, 0.15))])
+def test_of_two_sources_the_dear_one_keeps_more(load: float, dear: tuple[float, float], cheap: tuple[float, float]) -> None:
+    """Goal: what an epoch may have goes to rows that are worth most, without any plan. Two sources of half the load each, for outputs of
+    weight 1 and 0.2."""
+    flow, rate = ef.Dataflow("two"), int(load * CAN / 2)
+    for seed, (name, weight) in enumerate((("dear", 1.0), ("cheap", 0.2))):
+        made = ef.sources.generator(rate, 1000, rows=2 * rate, partitions=SITES, seed=seed).begun(1_000_000)
+        qos = ef.qos(latency=[(f"{PATIENCE_MS} ms", 1), ("1 s", 0)], weight=weight)
+        flow.source(made, name=name).select("key", "value").to(ef.sinks.memory(f"{name} out"), name=f"{name} out", qos=qos)
+    cost, options = CostModel(row_us=ROW_US, free=frozenset({"egress"})), FlowOptions(shedding="reflex", heartbeat_ms=50.0)
+    world = SimWorld(
+        layout(flow.network, sites=SITES), sites=SITES, cost=cost, options=options, read_rows=20_000, read_every_us=(500, 1_500)
+    )
+    Checkers(world)
+    while not world.ended:
+        world.run_for(0.1)
+        assert world.now_us < 60_000_000
+    for name, (least, most) in (("dear", dear), ("cheap", cheap)):
+        assert least <= world.output(f"{name} out").num_rows / (2 * rate) <= most, name
+
+
 def test_without_overload_nothing_is_left_out() -> None:
     flood = Flood(0.8, 0.5)
     flood.finish()

@@ -168,7 +168,7 @@ class Shed:
 
     outputs: that the source feeds, none of which is protected. patience_us: L*, the age from which on an answer is worth less, the least of
     theirs. column: of the source, by whose value rows are of different classes; None: all are worth the same. windows: that stay whole.
-    weighs: rows say how many they stand for.
+    weighs: rows say how many they stand for. worths: of each of the outputs, its weight, and its utility over the share of all that comes.
     """
 
     outputs: tuple[str, ...]
@@ -177,6 +177,7 @@ class Shed:
     classes: Classes = ALIKE
     windows: Windows | None = None
     weighs: bool = False
+    worths: tuple[tuple[float, Curve], ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,10 @@ def sheds(network: Network) -> Mapping[str, Shed]:
             continue
         names, weights = tuple(each.name for each in reached), bool(box.params.get("weights"))
         if unit.unit == "row":  # What rows stand for is known of a share of all, not of one of which nothing stays.
-            found[box.name] = Shed(names, patience_us, *((None, ALIKE) if weights else _worth(network, box.name, reached)), weighs=weights)
+            by = (None, ALIKE) if weights else _worth(network, box.name, reached)
+            given = [qos for each in reached if (qos := _of_sink(each).qos) is not None]
+            worths = tuple((qos.weight, qos.loss.hull()) for qos in given) if len(given) == len(reached) else ()
+            found[box.name] = Shed(names, patience_us, *by, weighs=weights, worths=worths)
         elif not weights and isinstance(windows, Windows):
             found[box.name] = Shed(names, patience_us, windows=windows)
     return found

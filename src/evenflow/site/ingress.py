@@ -12,7 +12,8 @@ gave.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -27,6 +28,15 @@ from evenflow.site.reflex import Reflex
 from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
 from evenflow.site.tally import Tallies
 from evenflow.stream.ids import FIRST_TERM
+
+
+class Room(NamedTuple):
+    """What an epoch may have. waiting: rows that wait at all partitions here of which some may be left out. thinned: partitions of which
+    some are. shares: by ingress segment, see `Reflex.shares`."""
+
+    waiting: int
+    thinned: Collection[Key]
+    shares: Mapping[int, float] | None
 
 
 class Ingress:
@@ -199,11 +209,8 @@ class Ingress:
             return [self._cut_again(key, now_us) for key in self.queues if logs[key].end < self.closed]
         self.stamp = max(self.stamp + 1, self.time_us(now_us))
         self._stamped_us = now_us
-        waiting = 0
-        if self.reflex.active:
-            self.reflex.allowance.open(now_us)
-            waiting = sum([queue.rows for queue in self.queues.values() if queue.dated])
-        records = [self._cut(key, queue, logs[key], now_us, waiting) for key, queue in self.queues.items() if logs[key].end < self.closed]
+        room = self._room(now_us) if self.reflex.active else None
+        records = [self._cut(key, queue, logs[key], now_us, room) for key, queue in self.queues.items() if logs[key].end < self.closed]
         if self.reflex.active:
             rows = sum([each.rows.num_rows for each in records if each.rows is not None and self.reflex.covers(each.segment)])
             self.reflex.allowance.close(self.closed, rows, now_us)
@@ -295,18 +302,27 @@ class Ingress:
 
     # ------------------------------------------------------------ what is new
 
-    def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int, waiting: int) -> Record:
-        """waiting: rows that wait at all partitions here of which some may be left out."""
+    def _room(self, now_us: int) -> Room:
+        """For the epoch that is about to be cut."""
+        self.reflex.allowance.open(now_us)
+        waiting: dict[int, int] = {}
+        thinned = set[Key]()
+        for key, queue in self.queues.items():
+            if queue.dated and queue.rows:
+                waiting[key[0]] = waiting.get(key[0], 0) + queue.rows
+                if self.reflex.is_late(key[0], queue.due_us, now_us) or self.reflex.chooses(key[0]):
+                    thinned.add(key)
+        return Room(sum(waiting.values()), thinned, self.reflex.shares(waiting))
+
+    def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int, room: Room | None) -> Record:
         opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
         limit, most = self.options.epoch_rows, None
-        if queue.dated and queue.rows:
-            thins = self.reflex.is_late(key[0], queue.due_us, now_us) or self.reflex.chooses(key[0])
-            most = self.reflex.most_rows(queue.rows / waiting)
-            if most is not None:
-                most = min(most, float(limit))
-                limit, most = (queue.rows, most) if thins else (min(limit, max(1, int(most))), None)
+        if room is not None and queue.dated and queue.rows:
+            if room.shares is not None:
+                most = min(queue.rows * room.shares[key[0]], float(limit))
+                limit, most = (queue.rows, most) if key in room.thinned else (min(limit, max(1, int(most))), None)
             else:
-                limit = int(min(limit, self.reflex.rows_ahead(queue.rows / waiting)))
+                limit = int(min(limit, self.reflex.rows_ahead(queue.rows / room.waiting)))
         batch, shares, objects = queue.take(limit, now_us)
         batch_done = bool(shares) and shares[-1].task == WHOLE_BATCH
         if queue.over:

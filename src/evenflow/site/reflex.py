@@ -25,6 +25,7 @@ from evenflow.exchange.section import SHARES
 from evenflow.exchange.shedding import ALL, classes, staying, to_keep
 from evenflow.operator import units
 from evenflow.plan.layout import Layout, Shed
+from evenflow.site.dividing import divided
 from evenflow.site.tally import Tallies
 from evenflow.stream.sampling import Positions
 from evenflow.stream.weight import weighed
@@ -221,6 +222,7 @@ class Reflex:
         whole = any(each.shed.windows is not None for each in sheddable.values())
         self.allowance = Allowance(pipeline=pipeline, whole=whole, epoch_us=max(patience_us / (pipeline + 2), 2 * linger_us))
         self._tallies = tallies
+        self._sheds = {segment: each.shed for segment, each in sheddable.items()}
         self._levels: dict[int, float] = {}
 
     def covers(self, segment: int) -> bool:
@@ -228,13 +230,15 @@ class Reflex:
         return self.active and segment in self.sheddable
 
     def rows_ahead(self, share: float) -> float:
-        """How many rows of a partition an epoch may have while none is left out, infinity if any number. share: as in `most_rows`."""
+        """How many rows of a partition an epoch may have while none is left out, infinity if any number. share: of the rows that
+        wait at this site, those that wait at the partition."""
         return math.inf if self.allowance.ahead is None else max(1.0, self.allowance.ahead * share)
 
-    def most_rows(self, share: float) -> float | None:
-        """How many rows of a partition an epoch may have, so that all that are under way take about half of what an answer may; None: that
-        is not known. share: of the rows that wait at this site, those that wait at the partition."""
-        return None if self.allowance.rows is None else self.allowance.rows * share
+    def shares(self, waiting: Mapping[int, int]) -> Mapping[int, float] | None:
+        """By ingress segment, which share of its waiting rows an epoch may have, so that all that are under way take about half of what an
+        answer may; None: that is not known. waiting: rows, by segment."""
+        room = self.allowance.rows
+        return None if room is None else divided(room, waiting, self._sheds)
 
     def is_late(self, segment: int, due_us: int | None, now_us: int) -> bool:
         """due_us: when the oldest row that waits at a partition was due; None if none waits, or its source cannot say."""

@@ -31,7 +31,7 @@ class Reused:
         """uint8 (size,), of any content. Who has it, or whatever array or memoryview was made of it, keeps its block from serving again."""
         block = self._block(size)
         # By way of the buffer: an array's views have what lies below them as their base, if that is an array.
-        given = np.frombuffer(memoryview(block)[:size], np.uint8)
+        given = np.frombuffer(block.data[:size], np.uint8)
         weakref.finalize(given, self._free.append, block).atexit = False
         return given
 
