@@ -9,7 +9,7 @@ import pytest
 
 from evenflow.bench.delivered import Delivered
 from evenflow.bench.events import BEGIN_US, VaryingEvents
-from evenflow.bench.overload import best, loss, usefulness
+from evenflow.bench.overload import best, loss, together, usefulness
 from evenflow.bench.slept import late_s, of_report
 
 
@@ -23,6 +23,12 @@ def test_how_long_answers_were_late() -> None:
     assert late_s(out(at, ages), 2.0, 9.0, 250.0) == pytest.approx(2.75)
     assert late_s(out(at, [10.0] * len(at)), 2.0, 9.0, 250.0) == 0.0
     assert late_s(out(at[:50], [10.0] * 50), 2.0, 9.0, 250.0) == pytest.approx(7.0), "nothing comes any more: that is late"
+
+
+def test_an_output_of_which_nothing_comes_by_right_is_not_late() -> None:
+    at = [float(x) for x in np.arange(0, 10, 0.1)]
+    dear, cheap = out(at, [10.0] * len(at)), out(at[:30], [400.0] * 30)
+    assert late_s(together([dear, cheap]), 2.0, 9.0, 250.0) == pytest.approx(1.0)
 
 
 def test_the_best_choice_fills_the_steepest_pieces_first() -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from evenflow.bench.delivered import Delivered
 from evenflow.bench.events import VaryingEvents
 from evenflow.bench.measuring import MASTER, SITES, machine
 from evenflow.bench.monitored import Output
@@ -25,8 +26,6 @@ from evenflow.bench.slowed import DEBT
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
-
-    from evenflow.bench.delivered import Delivered
 
 PATIENCE_MS: Final = 250.0
 WORTHLESS_MS: Final = 1000.0
@@ -151,12 +150,19 @@ def best(load: float) -> float:
 
 
 def recovered(spark: SparkSession, setting: Setting, say: Callable[[str], None]) -> float:
-    """Seconds after which answers are in time again, when so much more comes at once."""
+    """Seconds after which all answers that come are in time again, when so much more comes at once."""
     low, high = setting.recover
     say(f"from {low:g} to {high:g} times what {SITES} sites can do at once")
     at_s = setting.seconds / 2
     ran = flooded(spark, setting.sheddings[0], [(0, low), (at_s, high)], setting.seconds)
-    return max(late_s(out, at_s, setting.seconds, PATIENCE_MS, 0.1) for out in ran.outs)
+    return late_s(together(ran.outs), at_s, setting.seconds, PATIENCE_MS, 0.1)
+
+
+def together(outs: Sequence[Delivered]) -> Delivered:
+    """What came out anywhere: of an output of which all is left out, by right, nothing can be late."""
+    found = [np.concatenate([getattr(out, name) for out in outs]) for name in ("at_s", "age_ms", "weight")]
+    order = np.argsort(found[0], kind="stable")
+    return Delivered(*(each[order] for each in found))
 
 
 def beside(spark: SparkSession, load: float, setting: Setting, say: Callable[[str], None]) -> float:
