@@ -729,22 +729,22 @@ format_string('%d %s %x|%5s', null, null, null, null)
 """
 
 
-def test_nulls_without_a_type_are_taken_as_sparks(spark: Any) -> None:
-    batch = edge_batch(SEED, 8)
-    drawn = {text: compile_expression(text, batch.schema) for text in UNTYPED_NULLS.strip().splitlines()}
+def agree(spark: Any, texts: str, rows: int) -> None:
+    """Each line, on so many rows of edge values, gives what it gives in Spark."""
+    batch = edge_batch(SEED, rows)
+    drawn = {text: compile_expression(text, batch.schema) for text in texts.strip().splitlines()}
     with interpreted(spark):
         answers: dict[str, pa.Array] = Catalyst(spark, batch).answers(list(drawn))
     found = "\n".join(map(str, differences(drawn, batch, answers)))
     assert not found, found
+
+
+def test_nulls_without_a_type_are_taken_as_sparks(spark: Any) -> None:
+    agree(spark, UNTYPED_NULLS, 8)
 
 
 def test_forms_and_bytes_are_as_sparks(spark: Any) -> None:
-    batch = edge_batch(SEED, 64)
-    drawn = {text: compile_expression(text, batch.schema) for text in FORMS.strip().splitlines()}
-    with interpreted(spark):
-        answers: dict[str, pa.Array] = Catalyst(spark, batch).answers(list(drawn))
-    found = "\n".join(map(str, differences(drawn, batch, answers)))
-    assert not found, found
+    agree(spark, FORMS, 64)
 
 
 REFUSED: Final = {

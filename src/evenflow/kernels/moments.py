@@ -5,11 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from evenflow.kernels.columns import Words
-from evenflow.kernels.jit import kernel
+from evenflow.kernels.jit import inlined, kernel
 from evenflow.stream.arrays import Floats, Int64s
 
 _RO = "Array({}, 1, 'C', readonly=True)"
 _REALS, _FLAGS, _WORDS = _RO.format("float64"), _RO.format("uint8"), _RO.format("int64")
+
+
+@inlined
+def updated(mean: float, square: float, value: float, count: np.int64) -> tuple[float, float]:
+    """Mean and squared deviations with one row more. count: with it."""
+    delta = value - mean
+    step = delta / count
+    return mean + step, square + delta * (delta - step)
 
 
 @kernel(f"void({_REALS}, {_FLAGS}, {_WORDS}, {_WORDS}, int64[::1], float64[::1])")
@@ -25,10 +33,7 @@ def moments_of_frames(values: Floats, counted: Words, low: Int64s, high: Int64s,
         while end < high[at]:
             if counted[end] != 0:
                 count += 1
-                delta = values[end] - mean
-                step = delta / count
-                mean += step
-                square += delta * (delta - step)
+                mean, square = updated(mean, square, values[end], count)
             end += 1
         counts[at] = count
         squares[at] = square
@@ -45,9 +50,6 @@ def moments_so_far(values: Floats, counted: Words, start: Int64s, before: Int64s
             continue
         if counted[at] != 0:
             count += 1
-            delta = values[at] - mean
-            step = delta / count
-            mean += step
-            square += delta * (delta - step)
+            mean, square = updated(mean, square, values[at], count)
         means[at] = mean
         squares[at] = square
