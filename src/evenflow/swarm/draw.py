@@ -13,6 +13,7 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.asked_cases import asked
 from evenflow.swarm.balancing import draw_balance
+from evenflow.swarm.based_cases import based, deaths, is_based, lasting
 from evenflow.swarm.cases import CASES, Case, Cutting
 from evenflow.swarm.cut_cases import by_content, is_cut
 from evenflow.swarm.endings import draw_ending
@@ -20,7 +21,7 @@ from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.journals import draw_store, publishing
 from evenflow.swarm.kept_cases import kept
 from evenflow.swarm.memory import draw_memory
-from evenflow.swarm.mode_cases import is_moded, moded
+from evenflow.swarm.mode_cases import among, is_moded, moded
 from evenflow.swarm.portions import unordered
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
@@ -183,9 +184,12 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     """modes: some have boxes with modes of availability; else the seed is what it was before there were any."""
     random = Random(seed)
     name, case = draw_case(random)
+    begins_again = modes and is_based(seed)
     if modes and is_moded(seed):
         located = draw_store(Random(f"journal of seed {seed}")) is not None
-        name, case = "modes", moded(Random(f"rows of seed {seed}"), 120, located=located)
+        name, case = "modes", moded(Random(f"rows of seed {seed}"), 120, among(located=located))
+    elif begins_again:
+        name, case = "modes", based(seed)
     elif is_kept(seed):
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     elif is_shed(seed):
@@ -207,6 +211,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     doomed = replicas > 1 and random.random() < 0.06 and name != "modes"  # What is lost for good there depends on the mode.
     held = not doomed and random.random() < 0.7
     ending = draw_ending(Random(f"ending of seed {seed}"), held=held, doomed=doomed)
+    if begins_again:
+        sites, partitions = min(max(sites, 3), 4), 3
     if ending == "last_epoch":
         sites, partitions = 6, 1  # Some sites have a source and nothing that reads one.
     cuts = is_cut(seed) and name not in ("kept", "shed", "asked", "modes")
@@ -215,7 +221,7 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
         held, ending = False, draw_ending(Random(f"ending of seed {seed}"), held=False, doomed=doomed)
     planned = layout(cut or case.flow.network, sites=sites, partitions=partitions, max_partitions=min(partitions * most, PARTITIONS))
     journal = Random(f"journal of seed {seed}")
-    store = draw_store(journal) if name != "asked" else None
+    store = draw_store(journal) if name != "asked" and not begins_again else None
     if store is not None:
         planned = publishing(planned, journal)
     # What waits at a site for such a reader, amnesia would lose and an image has not: the engine refuses both there.
@@ -225,6 +231,9 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])
     quick = patience is QUICK
     mix = draw_mix(random, replicas, quick)
+    if begins_again:
+        patience, quick = QUICK, True
+        mix = deaths(Random(f"faults beside deaths of seed {seed}"), mix, seed)
     memory, disk = draw_memory(Random(f"budget of seed {seed}"))
     drops = random.choice([0, 0, 5_000, 50_000]) if mix.kinds else 0
     world: dict[str, Any] = {
@@ -275,6 +284,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
         "start_us": (0, Random(f"start of seed {seed}").choice([0, 0, 0, 5_000, 50_000])),
         **(draw_planned(Random(f"rounds of seed {seed}"), balance) if planned_to_shed else balance),
     }
+    if begins_again:
+        world |= lasting(Random(f"epochs of seed {seed}"), world)
     return Drawn(seed, name, case, world, mix, doomed, held, ending, draw_fates(Random(f"transfers of seed {seed}")), store)
 
 

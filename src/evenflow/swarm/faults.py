@@ -15,7 +15,7 @@ from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Hap
 from evenflow.plan.plan import Copy
 from evenflow.site.events import MembershipChanged, PlanCommitted, PlanProposed
 from evenflow.stream.ids import SiteId
-from evenflow.swarm.base_checkers import in_pairs, may_begin_again
+from evenflow.swarm.base_checkers import in_pairs, may_begin_again, one_at_a_time
 from evenflow.swarm.doom import doom
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
@@ -143,6 +143,9 @@ class Faults(Observer):
         lost, view, sites = set(victims), self.world.coordinator.view, self.world.sites
         retiring = self.world.coordinator.moving.unconfirmed.values()
         if not may_begin_again(self.world):
+            return False
+        others = [site for site in view.membership.sites if site not in lost and site not in though]
+        if one_at_a_time(self.world) and (len(lost) > 1 or any(self.at_risk(site) or not sites[site].alive for site in others)):
             return False
         for segment in in_pairs(self.world):
             for block in view.blocks(segment.id):

@@ -7,7 +7,7 @@ was declared.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -85,14 +85,20 @@ class Branch:
         return f"{self.name}: beyond what was put in: {wrong[:3]}" if wrong else None
 
 
-def moded(random: Random, rows: int, *, located: bool) -> Case:
-    """Branches of one source. located: with a checkpoint location there is passive standby; without there is amnesia. Upstream backup needs
-    none, and is for branches whose states close."""
+def among(*, located: bool) -> tuple[Mode, ...]:
+    """The modes of which one is drawn beside pairs. With a checkpoint location there is passive standby; without there is amnesia. Upstream
+    backup needs none."""
+    return (Mode.PASSIVE if located else Mode.AMNESIA, Mode.UPSTREAM)
+
+
+def moded(random: Random, rows: int, modes: Sequence[Mode], delay: str = "1 second", alike: float = 0.3) -> Case:
+    """Branches of one source. modes: of which one is drawn beside pairs. Upstream backup is for branches whose states close. delay: of the
+    watermark; with a long one states close at the end only. alike: so often all branches have it, if it is not upstream backup."""
     parts = make_rows(random, random.randint(1, 4), rows, 14)
-    cheaper = random.choice([Mode.PASSIVE if located else Mode.AMNESIA, Mode.UPSTREAM])
-    whole = random.random() < 0.3 and cheaper is not Mode.UPSTREAM
+    cheaper = random.choice(modes)
+    whole = random.random() < alike and cheaper is not Mode.UPSTREAM
     flow = ef.Dataflow("modes")
-    named = flow.source(source(parts, random), name="in").with_watermark("ts", "1 second")
+    named = flow.source(source(parts, random), name="in").with_watermark("ts", delay)
     given: Any = str(cheaper)
     stream = named.availability(given) if whole else named
     branches = []

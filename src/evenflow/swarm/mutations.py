@@ -18,6 +18,7 @@ from evenflow.swarm.amnesia_mutations import AMNESIA
 from evenflow.swarm.asked_mutations import ASKED
 from evenflow.swarm.cut_mutations import CONTENT
 from evenflow.swarm.death_mutations import DEATHS
+from evenflow.swarm.image_mutations import IMAGES
 from evenflow.swarm.mutation import Mutation as Mutation
 from evenflow.swarm.passive_mutations import PASSIVE
 from evenflow.swarm.portion_mutations import PORTIONS
@@ -420,6 +421,7 @@ MUTATIONS: Final = (
     *AMNESIA,
     *UPSTREAM,
     *PASSIVE,
+    *IMAGES,
 )
 
 

@@ -12,6 +12,8 @@ from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCo
 from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.base_checkers import BaseCheckers
+from evenflow.swarm.based_cases import is_based, is_calm
+from evenflow.swarm.based_deaths import BasedDeaths
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.coincidences import BLINKS, Coincidences
 from evenflow.swarm.divisions import Divisions
@@ -21,6 +23,7 @@ from evenflow.swarm.endings import Ending
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.finishers import Finishers
 from evenflow.swarm.generations import Generations, losses
+from evenflow.swarm.image_checkers import ImageCheckers
 from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.journals import Journals
 from evenflow.swarm.loss_checkers import LossCheckers
@@ -52,26 +55,19 @@ def run_seed(seed: int, *, tell: bool = False, modes: bool = True) -> Verdict:
     PortionCheckers(world)
     check_first(world)
     BaseCheckers(world)
+    ImageCheckers(world)
     balance, journal, losing = BalanceCheckers(world), JournalCheckers(world), LossCheckers(world)
     until_us = drawn.mix.until_us
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
-    others = (
-        Movements(world, Random(~seed), until_us),
-        Divisions(world, Random(f"numbers of seed {seed}"), until_us),
-        Memory(world, Random(f"memory of seed {seed}"), until_us, faults),
-        Balancing(world, Random(f"balancing of seed {seed}"), until_us),
-        Replacements(world, Random(f"versions of seed {seed}"), until_us),
-        Scaling(world, Random(f"scaling of seed {seed}"), until_us),
-        Coincidences(world, Random(f"coincidences of seed {seed}"), until_us, faults),
-        Coincidences(world, Random(f"blinks of seed {seed}"), until_us, faults, BLINKS),
-        Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
-        Remodes(world, Random(f"modes of the run of seed {seed}"), until_us, drawn.case.modes),
-    )
+    begins_again = modes and is_based(seed)
+    dying = BasedDeaths(world, Random(f"deaths of seed {seed}"), until_us, faults, active=begins_again)
+    others: tuple[Recurring, ...] = (dying,) if begins_again and is_calm(seed) else (dying, *_others(drawn, world, faults))
     Finishers(world, Random(f"who has finished of seed {seed}"), faults)
     ending = Ending(world, drawn.ending, Random(f"the end of seed {seed}"), drawn.case.counts, until_us, faults)
     failure = trace = None
     try:
         failure = play(drawn, world, faults, others, balance, ending) or journal.judge(world.error, stopped=ending.stopped)
+        failure = failure or dying.judge()
         failure = failure or losing.judge()
         ending.afterwards()
     except Exception as error:
@@ -87,6 +83,23 @@ def run_seed(seed: int, *, tell: bool = False, modes: bool = True) -> Verdict:
         teller.lines if teller else [],
         world.clock.now_us,
         trace or "",
+    )
+
+
+def _others(drawn: Drawn, world: SimWorld, faults: Faults) -> tuple[Recurring, ...]:
+    """What happens besides faults."""
+    seed, until_us = drawn.seed, drawn.mix.until_us
+    return (
+        Movements(world, Random(~seed), until_us),
+        Divisions(world, Random(f"numbers of seed {seed}"), until_us),
+        Memory(world, Random(f"memory of seed {seed}"), until_us, faults),
+        Balancing(world, Random(f"balancing of seed {seed}"), until_us),
+        Replacements(world, Random(f"versions of seed {seed}"), until_us),
+        Scaling(world, Random(f"scaling of seed {seed}"), until_us),
+        Coincidences(world, Random(f"coincidences of seed {seed}"), until_us, faults),
+        Coincidences(world, Random(f"blinks of seed {seed}"), until_us, faults, BLINKS),
+        Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
+        Remodes(world, Random(f"modes of the run of seed {seed}"), until_us, drawn.case.modes),
     )
 
 
@@ -184,10 +197,13 @@ def whole(world: SimWorld, replicas: int) -> bool:
 
 
 def unbased(world: SimWorld) -> bool:
-    """Something is lost with upstream backup whose producers lack what it follows from: they got their partitions since, with no frames."""
+    """Something is lost with upstream backup whose producers lack what it follows from: they got their partitions since, with no frames. Or
+    images do not have all that is lost: whether they were to is another question (`BasedDeaths.judge`)."""
     machine = world.coordinator
     lost = [segment.id for segment in world.layout.segments if segment.name in machine.recovery.lost()]
     upstream = [segment for segment in lost if machine.plan.mode(segment) is Mode.UPSTREAM]
+    if machine.backing.active:
+        return not machine.reviving.can()
     return upstream == lost and any(not machine.reviving.has_base(segment) for segment in lost)
 
 

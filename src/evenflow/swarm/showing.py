@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import cache
 
+from evenflow.swarm.based_cases import is_based
 from evenflow.swarm.draw import draw
 from evenflow.swarm.faults import DEATHS
 from evenflow.swarm.generations import losses
@@ -21,11 +22,13 @@ from evenflow.swarm.traits import Traits
 @cache
 def traits(seed: int) -> Traits:
     """What the seed draws."""
-    if is_regional(seed) or not is_moded(seed):
+    if is_regional(seed) or not (is_moded(seed) or is_based(seed)):
         return Traits()
     drawn = draw(seed)
     modes = frozenset(drawn.world["layout"].modes.values())
-    return Traits(modes, drawn.store is not None, bool(losses(drawn)) or not DEATHS.keys().isdisjoint(drawn.mix.kinds))
+    lasting = is_based(seed)
+    deadly = lasting or bool(losses(drawn)) or not DEATHS.keys().isdisjoint(drawn.mix.kinds)
+    return Traits(modes, drawn.store is not None, deadly, lasting)
 
 
 def able(mutation: Mutation, seeds: Iterable[int]) -> Iterator[int]:

@@ -10,11 +10,13 @@ from evenflow.availability.mode import Mode
 @dataclass(frozen=True, slots=True)
 class Traits:
     """Of a seed. modes: all that its boxes have from the start; empty: it has no boxes with modes. located: it has a checkpoint location,
-    which is the base of passive standby. deadly: sites die, or the run is lost."""
+    which is the base of passive standby. deadly: sites die, or the run is lost. lasting: they
+    die when what they have alone has a base behind the first epoch (`based_cases`)."""
 
     modes: frozenset[Mode] = frozenset()
     located: bool = False
     deadly: bool = False
+    lasting: bool = False
 
 
 def amnesia(of: Traits) -> bool:
@@ -24,9 +26,14 @@ def amnesia(of: Traits) -> bool:
 
 def upstream(of: Traits) -> bool:
     """Something begins again from what its producers kept."""
-    return Mode.UPSTREAM in of.modes and of.deadly
+    return Mode.UPSTREAM in of.modes and of.lasting
 
 
 def stored(of: Traits) -> bool:
     """Something begins again from a checkpoint, in the same run."""
     return Mode.PASSIVE in of.modes and of.located and of.deadly
+
+
+def images(of: Traits) -> bool:
+    """Something begins again from an image at another site."""
+    return Mode.PASSIVE in of.modes and not of.located and of.lasting
