@@ -63,7 +63,7 @@ def lasting(random: Random, world: dict[str, Any]) -> dict[str, Any]:
     link = LinkModel((10, random.choice([50, 500, 2_000])), 0, 500, 1_000.0, (0, random.choice([100, 5_000])))
     given = {
         "options": options,
-        "read_rows": random.choice([5, 10, 20]),
+        "read_rows": random.choice([5, 10, 20] if has_images(world["seed"]) else [3, 5]),
         "read_every_us": random.choice([(500, 2_000), (1_000, 4_000)]),
         "link": link,
         "cost": CostModel(),
@@ -75,4 +75,4 @@ def lasting(random: Random, world: dict[str, Any]) -> dict[str, Any]:
 def deaths(random: Random, mix: Mix, seed: int) -> Mix:
     """What goes wrong beside the deaths of `based_deaths`."""
     kinds = {} if is_calm(seed) else {kind: often for kind, often in mix.kinds.items() if kind not in DEATHS}
-    return replace(mix, kinds=kinds, until_us=random.choice([100_000, 250_000]))
+    return replace(mix, kinds=kinds, until_us=random.choice([100_000, 250_000] if has_images(seed) else [250_000, 500_000]))
