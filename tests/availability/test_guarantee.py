@@ -189,6 +189,8 @@ def test_amnesia_is_refused_where_its_loss_would_be_no_loss_or_too_much() -> Non
     assert checked(found, amnesia, replicas=2) == amnesia
     with pytest.raises(AvailabilityError, match="'amnesia' and a checkpoint location do not go together"):
         checked(found, amnesia, located=True)
+    with pytest.raises(AvailabilityError, match="'passive' and 'amnesia' do not go together"):
+        checked(found, (Mode.AMNESIA, *(Mode.PASSIVE,) * (len(found.segments) - 1)))
     mixed = (Mode.AMNESIA, *(Mode.PAIRS,) * (len(found.segments) - 1))
     assert checked(found, mixed) == mixed, "one replica loses what it loses"
     with pytest.raises(AvailabilityError, match="'in' has availability 'amnesia', and 'out' behind it has 2 replicas"):

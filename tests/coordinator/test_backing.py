@@ -49,6 +49,19 @@ class Backed:
     def kill(self, site: int) -> None:
         sites = tuple(other for other in self.view.membership.sites if other != site)
         self.view.change(replace(self.view.membership, number=self.view.membership.number + 1, sites=sites))
+        self.units.pop(site, None)
+        self.follow(self.backing.settle())
+
+    def begin_again(self) -> None:
+        """What is lost lives where its images are."""
+        before = self.view.plan
+        placed, copies = self.backing.begun_again(self.view.membership.sites)
+        rows = [list(row) for row in before.placement]
+        for (segment, partition), site in placed.items():
+            rows[segment][partition] = (site,)
+        plan = replace(before, number=before.number + 1, effective=30, placement=tuple(map(tuple, rows)), copies=tuple(copies))
+        self.view.adopt(plan, 29)
+        self.backing.note_plan(before, plan)
         self.follow(self.backing.settle())
 
 
@@ -85,3 +98,18 @@ def test_an_image_of_what_is_no_unit_any_more_goes(backed: Backed) -> None:
     backed.pasted(unit, 20)
     assert backed.dropped == [(unit.backup, unit.number)]
     assert backed.backing.stable[TOTALS] == 0
+
+
+def test_an_image_at_the_site_itself_protects_nobody(backed: Backed) -> None:
+    """B3: what began again from its image lives where that is, and until it has another one, one death takes both."""
+    for unit in backed.units.values():
+        backed.pasted(unit, 20)
+    heir = backed.units[0].backup
+    backed.kill(0)
+    backed.begin_again()
+    assert not backed.backing.protected() and not backed.backing.spares(heir)
+    for site in backed.view.membership.sites:
+        for unit in list(backed.units.values()):
+            if unit.backup == site:
+                backed.pasted(unit, 40)
+    assert backed.backing.protected() and backed.backing.spares(heir)

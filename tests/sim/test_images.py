@@ -278,6 +278,23 @@ def test_what_is_pending_is_pasted_before_it_is_said_how_far_an_image_is() -> No
     stage.finish()
 
 
+@pytest.mark.parametrize("mode", ["passive", "amnesia"])
+def test_a_site_whose_disk_has_lost_what_it_has_alone_ends_and_the_run_goes_on(mode: str) -> None:
+    """M1, B4. Method: all state goes to disks, and one can be read no more when there are images of everything."""
+    stage = Stage("running", options={"state_memory_bytes": 1}, availability=mode)
+    if mode == "passive":
+        stage.until_protected()
+    owner = stage.owner if mode == "passive" else stage.world.sites[0].index
+    stage.world.run_until(lambda: stage.world.sites[owner].part.spilling.spilled_bytes > 0, 10.0, "state on its disk")
+    stage.world.sites[owner].disk.broken = True
+    stage.world.run_until(lambda: not stage.world.sites[owner].alive, 10.0, "the site to end")
+    stage.world.run_until(lambda: owner not in stage.world.coordinator.sites and stage.whole, 10.0, "everything lives again")
+    if mode == "passive":
+        stage.finish()
+    else:
+        assert stage.world.error is None and stage.count(Kind.BEGUN_ANEW)
+
+
 LONG = {"own-site frames missing", "sent before received", "pending unpasted"}
 """A run that waits for what does not come waits long."""
 FOUND_BY = {

@@ -56,6 +56,12 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: in
             mode = of_segment(modes, segment.id)
             if GIVES[of][mode] is None:
                 raise AvailabilityError(_refused(box, of, mode))
+    based = next((mode for mode in BASED if mode in modes), None)
+    if based is not None and Mode.AMNESIA in modes:
+        raise AvailabilityError(
+            f"{where}: availability {str(based)!r} and 'amnesia' do not go together: a lost site may have boxes of both, and what begins "
+            "anew lacks what the other would need again. Use 'pairs' in place of one of them"
+        )
     if Mode.UPSTREAM in modes:
         _check_upstream(layout, modes, located=located)
     if Mode.AMNESIA in modes:
@@ -70,11 +76,6 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: in
 def _check_upstream(layout: Layout, modes: Modes, *, located: bool) -> None:
     """Raise AvailabilityError where what a site has cannot be made again of what its producers keep. What Spark reads can: a base follows
     from what is stored, so epochs that Spark has planned and not stored are made again, and kept again."""
-    if Mode.AMNESIA in modes:
-        raise AvailabilityError(
-            f"dataflow {layout.name!r}: availability 'upstream' and 'amnesia' do not go together: what one has lost, the other would need "
-            "again. Use 'pairs' in place of one of them"
-        )
     if Mode.PASSIVE in modes and not located:
         raise AvailabilityError(
             f"dataflow {layout.name!r}: availability 'upstream' and 'passive' go together with a checkpoint location only: begin the run "

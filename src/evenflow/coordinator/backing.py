@@ -184,11 +184,12 @@ class Backing:
         bases = self._bases(segment, range(len(self._view.plan.placement[segment])))
         return min((0 if held is None else held.base for held in bases.values()), default=0)
 
-    def _bases(self, segment: int, partitions: Iterable[int]) -> dict[int, Held | None]:
-        """By partition: the newest image that has it."""
+    def _bases(self, segment: int, partitions: Iterable[int], but: SiteId = NO_SITE) -> dict[int, Held | None]:
+        """By partition: the newest image that has it, and is not at that site."""
         found: dict[int, Held | None] = dict.fromkeys(partitions)
+        there = set(self._view.membership.sites) - {but}
         for held in self.images:
-            if held.unit.segment == segment and held.unit.backup in self._view.membership.sites:
+            if held.unit.segment == segment and held.unit.backup in there:
                 found |= {p: held for p in held.unit.partitions if p in found}
         return found
 
@@ -311,13 +312,17 @@ class Backing:
 
     def protected(self) -> bool:
         """Any one site may die now, as far as passive segments go."""
-        if not self.active:
-            return False
+        return self.active and all(self.spares(site) for site in self._view.membership.sites)
+
+    def spares(self, site: SiteId) -> bool:
+        """All that would be lost with this site, as far as passive segments go, could begin again now: from images that are not there, too
+        (B3)."""
+        lost: dict[int, dict[int, Held | None]] = {}
         for segment in self._passive():
-            bases = self._bases(segment, range(len(self._view.plan.placement[segment])))
-            if any(held is None or not self._may(segment, p, held, {}) for p, held in bases.items()):
-                return False
-        return True
+            blocks = [block for block in self._view.blocks(segment) if set(self._view.live(block)) <= {site}]
+            lost[segment] = self._bases(segment, [p for block in blocks for p in block.partitions], but=site)
+        each = [(segment, p, held) for segment, bases in lost.items() for p, held in bases.items()]
+        return all(held is not None and self._may(segment, p, held, lost) for segment, p, held in each)
 
 
 def _row(held: Held) -> Backed:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from evenflow.availability.mode import MODES, Modes
+from evenflow.availability.mode import BASED, MODES, Mode, Modes
 from evenflow.coordinator.backing import Backing
 from evenflow.coordinator.checkpointing import Checkpointing
 from evenflow.coordinator.comparison import Comparison
@@ -167,8 +167,13 @@ class RunEffects:
         """Whether something would be lost with this site, if the silent ones were gone too. What begins again from a base is not, as long
         as none of the others may be dead."""
         others = set(self.sites) - {site}
-        based = bool(others) and others.isdisjoint(silent) and self.reviving.based()
-        return self.view.vital(site, silent, based=based)
+        based = bool(others) and others.isdisjoint(silent) and self.reviving.based(site)
+        return self.view.vital(site, silent, spared=BASED if based else ())
+
+    def outlives(self, site: SiteId) -> bool:
+        """Whether the run goes on without this site: others have what it has, or it begins there again, or anew."""
+        anew = [mode for mode in Mode if MODES[mode].base == "void"]
+        return len(self.sites) > 1 and not self.view.vital(site, spared=[*anew, *(BASED if self.reviving.based(site) else ())])
 
     # -- plans
 

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evenflow.coordinator.effects import RunEffects
-from evenflow.coordinator.events import Kind, RunBroken, SiteSaid
-from evenflow.errors import BoxFailed, EvenflowError, NondeterministicBox
-from evenflow.site.facts import Digests, DiskTrouble, PartFailed, UserCodeSlow
+from evenflow.coordinator.events import Kind, RunBroken, SiteSaid, Tell
+from evenflow.errors import BoxFailed, DiskError, EvenflowError, NondeterministicBox
+from evenflow.site.bases import GiveUp
+from evenflow.site.facts import Digests, DiskLost, DiskTrouble, PartFailed, UserCodeSlow
 
 
 def fail(machine: RunEffects, event: SiteSaid) -> None:
@@ -35,6 +36,16 @@ def note_trouble(machine: RunEffects, event: SiteSaid) -> None:
     assert isinstance(event.fact, DiskTrouble)
     text = f"state that should be on the disk of site {event.site} stays in memory: {event.fact.why}"
     machine.happened(Kind.DISK_TROUBLE, event.site, text)
+
+
+def lose_disk(machine: RunEffects, event: SiteSaid) -> None:
+    """Effect of rule M1: the site ends where the run outlives it; else nothing helps."""
+    lost = event.fact
+    assert isinstance(lost, DiskLost)
+    if machine.outlives(event.site):
+        machine.act(Tell(event.site, GiveUp(f"its disk has lost state: {lost.why}")))
+    else:
+        machine.end(DiskError(f"box {lost.box!r}, epoch {lost.epoch}: {lost.why}"))
 
 
 def note_slow(machine: RunEffects, event: SiteSaid) -> None:

@@ -119,15 +119,16 @@ class Reviving:
         able = mode is Mode.UPSTREAM or (mode is Mode.PASSIVE and self._checkpointing.journalled)
         return able and self._begun <= base and self._from <= base
 
-    def based(self) -> bool:
-        """Whether all that begins again from a base has one: an image, a checkpoint since anything has changed, or what producers keep."""
+    def based(self, site: SiteId | None = None) -> bool:
+        """Whether all that begins again from a base has one, as far as it would be lost with a site, or with any: an image elsewhere, a
+        checkpoint since anything has changed, or what producers keep."""
         modes = self._view.plan.modes
         if not all(self.has_base(segment) for segment, mode in enumerate(modes) if mode is Mode.UPSTREAM):
             return False
         if Mode.PASSIVE not in modes:
             return True
         if self._backing.active:
-            return self._backing.protected()
+            return self._backing.protected() if site is None else self._backing.spares(site)
         return self._checkpointing.journalled and bool(self._checkpointing.retained) and self._from <= self.base
 
     def _able(self) -> list[SiteId]:

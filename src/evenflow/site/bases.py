@@ -84,4 +84,11 @@ class DropImages:
     units: tuple[int, ...]
 
 
-OfBases = CheckpointCompleted | BaseMoved | Revive | BackUp | ImagePasted | ReportImages | DropImages
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """The run outlives this site, whose state is no good any more: it is to end (M1)."""
+
+    why: str
+
+
+OfBases = CheckpointCompleted | BaseMoved | Revive | BackUp | ImagePasted | ReportImages | DropImages | GiveUp

@@ -183,6 +183,16 @@ class StateUnreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskLost:
+    """State of a box that is on the site's disk cannot be read any more, and nobody else has it in memory (M1). epoch: that it is wanted
+    for."""
+
+    box: str
+    epoch: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class RowsShed:
     """An epoch of an ingress partition was processed here, and rows of its source had been left out: of those from position `first` to
     before `taken`. keep, dropped, stamp: as in `Record`. kept: rows that it has. Every replica says so (D5)."""
@@ -265,4 +275,5 @@ Fact = (
     | Pasted
     | Imaged
     | NoRoom
+    | DiskLost
 )

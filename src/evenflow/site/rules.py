@@ -8,7 +8,7 @@ from typing import Final
 from evenflow.availability.mode import Mode
 from evenflow.exchange.rules import Judge, Rule, RuleTable, always, otherwise
 from evenflow.site import guards
-from evenflow.site.bases import BackUp, BaseMoved, CheckpointCompleted, DropImages, ImagePasted, ReportImages, Revive
+from evenflow.site.bases import BackUp, BaseMoved, CheckpointCompleted, DropImages, GiveUp, ImagePasted, ReportImages, Revive
 from evenflow.site.effects import Effects
 from evenflow.site.events import (
     BatchDone,
@@ -16,6 +16,7 @@ from evenflow.site.events import (
     DrainRequested,
     Durable,
     Heard,
+    Leave,
     LinkDown,
     LinkUp,
     Loaded,
@@ -134,6 +135,11 @@ def drop_images(part: Effects, event: DropImages) -> None:
     part.imaging.drop(event.units)
 
 
+def give_up(part: Effects, event: GiveUp) -> None:
+    """Effect of rule M1."""
+    part.act(Leave(event.why))
+
+
 def is_capture(part: Effects, event: TransferFailed) -> bool:
     """It was no copy's state, but a capture: see `Backing.capture`."""
     return event.copy < 0
@@ -195,6 +201,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     for answer in (Spilled, SpillFailed, Loaded, LoadFailed):
         yield Rule("M1", answer, guards.is_running, Effects.hear_disk, "state is on disk or in memory again, or is not")
         yield Rule("M1", answer, otherwise, Effects.ignore, "the dataflow has failed; its state no longer matters")
+    yield Rule("M1", GiveUp, always, give_up, "its disk has lost state, and the run outlives it")
     yield Rule("M1", StateMemoryChanged, always, Effects.hear_disk, "less state may be in memory, or more")
     yield Rule("K1", Checkpoint, guards.can_capture, Effects.begin_checkpoint, "captured when its epoch ends here; nobody waits for it")
     yield Rule("K6", Checkpoint, guards.is_beyond, Effects.refuse_checkpoint, "what it wants is gone: the next one is further ahead")

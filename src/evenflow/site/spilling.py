@@ -16,7 +16,7 @@ Results are the same, only later: ingress sees that epochs take longer and makes
 
 A disk that takes no more (full, or failing) costs memory, not results: the state stays where it is, the coordinator is told, and it is
 tried again after a while. State that cannot be read any more is lost here: where others have all that this site has, it ends, and they take
-over; where not, the run ends with a DiskError.
+over; where not, the coordinator knows whether it begins again from a base. Then the site ends, too; else the run does, with a DiskError.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import Leave, Load, Loaded, LoadFailed, Run, Spill, Spilled, SpillFailed, StateMemoryChanged
-from evenflow.site.facts import DiskTrouble, PartFailed
+from evenflow.site.facts import DiskLost, DiskTrouble
 from evenflow.site.ground import Ground
 from evenflow.site.hosted import Hosted
 from evenflow.site.outcome import Outcome
@@ -458,4 +458,4 @@ class Spilling:
         if not part.view.vital(part.view.site):
             part.act(Leave(f"its disk has lost state: {event.why}"))
         else:
-            part.tell(PartFailed(cohort.segment.name, cohort.hosted.done + 1, event.why, "lost its state on disk", "DiskError"))
+            part.tell(DiskLost(cohort.segment.name, cohort.hosted.done + 1, event.why))

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from evenflow.availability.mode import BASED, MODES
+from evenflow.availability.mode import BASED, MODES, Mode
 from evenflow.exchange.routing import Split, key_groups_of
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
@@ -219,11 +219,10 @@ class View:
                     found[site] += len(block.partitions)
         return found
 
-    def vital(self, site: SiteId, silent: Collection[int] = (), *, based: bool = False) -> bool:
-        """Whether some partition has its last live replica there, if these sites were gone too. based: but for those that begin again from
-        a base."""
+    def vital(self, site: SiteId, silent: Collection[int] = (), *, spared: Collection[Mode] = ()) -> bool:
+        """Whether some partition has its last live replica there, if these sites were gone too. spared: but for those of these modes."""
         gone = set(silent) - {site}
-        segments = [segment.id for segment in self.layout.segments if not (based and self.plan.mode(segment.id) in BASED)]
+        segments = [segment.id for segment in self.layout.segments if self.plan.mode(segment.id) not in spared]
         blocks = (block for segment in segments for block in self.blocks(segment))
         return any([other for other in self.live(block) if other not in gone] == [site] for block in blocks)
 
