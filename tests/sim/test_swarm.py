@@ -59,6 +59,9 @@ FOUND_WITH_MODES = {
     9_143_658: "A source in pairs is behind what amnesia has read as empty: plans that govern its epochs are still needed.",
     9_145_742: "A region lies about an epoch, and is gone before any other has made it.",
     9_144_937: "A change of modes takes a replica away, which finishes what came before it.",
+    9_270_322: "A disk loses state that one site has alone, with amnesia.",
+    9_320_573: "A disk loses state that one site has alone, and that is in an image.",
+    9_320_845: "What has begun again from its image lives where that is, and no death of it is promised to cost nothing.",
     9_141_730: "The link of a copy is lost that is made of rows upstream, and has no source.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
@@ -72,7 +75,7 @@ FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
 RARE = re.compile(
     "V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"
     "|B1|B2|B4|M2|K6|Waited"
-    "|PartFailed|has_failed|dies_at_the_end|(WorkDone|Spilled|SpillFailed|Loaded|CopyLive|CheckpointRequested) otherwise"
+    "|PartFailed|DiskLost|GiveUp|has_failed|dies_at_the_end|(WorkDone|Spilled|SpillFailed|Loaded|CopyLive|CheckpointRequested) otherwise"
 )
 """They need not fire in so few seeds."""
 REACH = 1_500

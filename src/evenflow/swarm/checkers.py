@@ -324,8 +324,9 @@ class Checkers(Observer):
         return all(site.part.view.membership.number >= number for site in sites if site.alive)
 
     def _lag(self, cohort: int) -> int:
-        """A copy is behind by what has passed while its state was on its way; nobody waits for it."""
-        return 10_000 if cohort or self.world.coordinator.membership.joining else 0
+        """A copy is behind by what has passed while its state was on its way; nobody waits for it. What begins again may count before it is
+        level, and then has more to take in than the window."""
+        return 10_000 if cohort or self._reviving or self.world.coordinator.membership.joining else 0
 
     # ------------------------------------------------------------ sinks
 
