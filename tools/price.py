@@ -12,7 +12,7 @@ import json
 import sys
 from typing import Any, Final
 
-from evenflow.bench import measuring
+from evenflow.bench import latency, measuring
 
 MASTER: Final = "local-cluster[8,2,1024]"
 """An executor for each site of the largest run."""
@@ -45,6 +45,32 @@ def grouped(rate: int | None) -> Any:
     return flow
 
 
+def aggregated(arrivals: latency.Arrivals) -> Any:
+    """The query of `bench latency`, whose result rows say when they have come."""
+    import evenflow as ef
+
+    flow = ef.Dataflow("latency")
+    rows = flow.source(ef.sources.generator(rate=latency.RATE, keys=latency.KEYS)).group_by("key")
+    rows.agg(n="count(*)", total="sum(value)", mean="avg(price)", newest="max(ts)").to(ef.sinks.callback(arrivals))
+    return flow
+
+
+def delays(engine: Any, spark: Any, replicas: int) -> dict[str, float]:
+    """p50_ms and p99_ms from source to sink at 50,000 rows/s, with the options that a user gets who gives none."""
+    arrivals = latency.Arrivals()
+    with engine.Engine(spark, sites=measuring.SITES, replicas=replicas) as running:
+        run = running.start(aggregated(arrivals))
+        try:
+            run.await_termination(2 * WARM_S)
+            arrivals.counting = True
+            run.await_termination(2 * SECONDS)
+            arrivals.counting = False
+        finally:
+            run.stop()
+    found = arrivals.percentiles_ms()
+    return {name: found[name] for name in ("p50_ms", "p99_ms")}
+
+
 def pairs() -> Any:
     """The demo's network."""
     from evenflow.cli.demo import session_monitor
@@ -71,6 +97,8 @@ def priced(sites: list[int]) -> dict[str, Any]:
         with engine.Engine(spark, sites=measuring.SITES) as running:
             idle = measuring.flow_for(running, grouped(1), warm_s=WARM_S, seconds=SECONDS)
             found["idle_cores"] = idle.cpu_s / idle.seconds
+        found |= delays(engine, spark, 1)
+        found |= {f"pairs_{name}": value for name, value in delays(engine, spark, 2).items()}
     finally:
         session.stop_session(spark)
     return found

@@ -19,8 +19,18 @@ NOW = {
     "pairs_cpu_ms_per_epoch_and_site": 1.5,
     "site_pss_mb": 70.0,
     "idle_cores": 0.01,
+    "p50_ms": 6.0,
+    "p99_ms": 30.0,
+    "pairs_p50_ms": 8.0,
+    "pairs_p99_ms": 40.0,
 }
-THEN = {**NOW, **{f"cpu_ms_per_epoch_and_site.{n}": 0.4 * n for n in (1, 2, 4, 8)}, "idle_cores": 0.04}
+THEN = {
+    **NOW,
+    **{f"cpu_ms_per_epoch_and_site.{n}": 0.4 * n for n in (1, 2, 4, 8)},
+    "idle_cores": 0.04,
+    "p99_ms": 40.0,
+    "pairs_p99_ms": 50.0,
+}
 
 
 def test_every_figure_is_this_trees_over_the_others() -> None:
@@ -28,6 +38,17 @@ def test_every_figure_is_this_trees_over_the_others() -> None:
     assert found["cpu_per_epoch_ratio"] == {"1": 0.5, "2": 0.375, "4": 0.312, "8": 0.281}
     assert found["peer_slope_ratio"] == 0.25, "0.1 ms a site now, 0.4 then"
     assert (found["pairs_cpu_ratio"], found["idle_ratio"], found["memory_ratio"]) == (1.0, 0.25, 1.0)
+    assert [found[name] for name in ("p50_ratio", "p99_ratio", "pairs_p50_ratio", "pairs_p99_ratio")] == [1.0, 0.75, 1.0, 0.8]
+
+
+def test_of_gaps_the_worst_linger_counts() -> None:
+    seen = {
+        5: ({"gap_ms_p95": 60.0, "copies_over_first_second": 1.1}, {"gap_ms_p95": 150.0}),
+        20: ({"gap_ms_p95": 90.0}, {"gap_ms_p95": 150.0}),
+    }
+    found = against.gap_ratios(seen)
+    assert (found["gap_p95_ratio"], found["gap_p95_ratio_by_linger"]) == (0.6, {"5": 0.4, "20": 0.6})
+    assert found["copies_over_first_second"] == {"5": 1.1, "20": None}
 
 
 def test_what_was_not_measured_has_no_ratio() -> None:

@@ -27,6 +27,13 @@ ROUNDS: Final = 5
 TOLD_MAX: Final = 4
 """Figures of a round that are said at once: what is interrupted has shown something."""
 
+LINGERS_MS: Final = (5, 20)
+"""Executors are killed with both."""
+KILLS: Final = 40
+"""With each, in either tree."""
+PACKETS: Final = 5_000
+"""A second, while they are."""
+
 Figures = dict[str, float]
 Say = Callable[[str], None]
 
@@ -96,6 +103,10 @@ def ratios(now: Figures, then: Figures) -> dict[str, Any]:
         "cpu_per_epoch_ratio": {str(count): ratio(f"{epoch}{count}") for count in sites},
         "peer_slope_ratio": None if None in slopes or not slopes[1] else round((slopes[0] or 0.0) / slopes[1], 3),
         "pairs_cpu_ratio": ratio("pairs_cpu_ms_per_epoch_and_site"),
+        "p50_ratio": ratio("p50_ms"),
+        "p99_ratio": ratio("p99_ms"),
+        "pairs_p50_ratio": ratio("pairs_p50_ms"),
+        "pairs_p99_ratio": ratio("pairs_p99_ms"),
         "idle_ratio": ratio("idle_cores"),
         "memory_ratio": ratio("site_pss_mb"),
     }
@@ -109,6 +120,27 @@ def slope(by_sites: Mapping[int, float]) -> float | None:
     return statistics.linear_regression(*zip(*points, strict=True)).slope
 
 
+def gaps(other: Path, linger_ms: int, kills: int, say: Say) -> tuple[Figures, Figures] | None:
+    """What either tree's output shows of as many executors' deaths: `bench failover` of the demo's network in pairs. None if one of them
+    did not live through all of them."""
+    given = {"--rate": PACKETS, "--linger": linger_ms, "--kills": kills, "--spark-kills": 0}
+    command = ["evenflow", "bench", "failover", *[str(each) for pair in given.items() for each in pair], "--json"]
+    say(f"{kills} executors are killed in either tree, linger {linger_ms} ms")
+    try:
+        now, then = by_turns(other, command, 1, say)
+    except OptionError as error:
+        say(f"no figures of gaps with linger {linger_ms} ms: {error}")
+        return None
+    return now[0], then[0]
+
+
+def gap_ratios(seen: Mapping[int, tuple[Figures, Figures]]) -> dict[str, Any]:
+    """seen: by linger, what `gaps` has found. The one that counts is the worst."""
+    each = {str(linger): round(now["gap_ms_p95"] / then["gap_ms_p95"], 3) for linger, (now, then) in seen.items()}
+    copies = {str(linger): now.get("copies_over_first_second") for linger, (now, _) in seen.items()}
+    return {"gap_p95_ratio": max(each.values(), default=None), "gap_p95_ratio_by_linger": each, "copies_over_first_second": copies}
+
+
 def run(revision: str, *, quick: bool, say: Say) -> dict[str, Any]:
     """Measure both trees. quick: one round of the least, a smoke test only. Returns the object that --json prints."""
     from evenflow.bench.measuring import machine
@@ -117,7 +149,11 @@ def run(revision: str, *, quick: bool, say: Say) -> dict[str, Any]:
     other = tree_of(revision)
     seen = by_turns(other, ["python", "-P", "-W", "ignore", PRICE, *map(str, sites)], rounds, say)
     now, then = map(medians, seen)
+    tried = {linger: gaps(other, linger, 3 if quick else KILLS, say) for linger in (LINGERS_MS[-1:] if quick else LINGERS_MS)}
+    killed = {linger: found for linger, found in tried.items() if found is not None}
     return {
-        "benchmark": "cost", "quick": quick, "against": other.name, "rounds": rounds, **ratios(now, then), "now": now, "then": then,
+        "benchmark": "cost", "quick": quick, "against": other.name, "rounds": rounds, **ratios(now, then), **gap_ratios(killed),
+        "now": now, "then": then,
+        "gaps": {str(linger): {"now": of[0], "then": of[1]} for linger, of in killed.items()},
         "machine": machine(),
     }  # fmt: skip
