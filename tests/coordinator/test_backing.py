@@ -14,6 +14,7 @@ from evenflow.plan.placement import first_membership, first_plan
 from evenflow.site.bases import BackUp, DropImages, Unit
 from evenflow.site.facts import NoRoom, Pasted
 from evenflow.site.view import View
+from evenflow.stream.ids import SiteId
 from tests.site.cluster import TOTALS, totals
 
 SITES = 4
@@ -98,6 +99,14 @@ def test_an_image_of_what_is_no_unit_any_more_goes(backed: Backed) -> None:
     backed.pasted(unit, 20)
     assert backed.dropped == [(unit.backup, unit.number)]
     assert backed.backing.stable[TOTALS] == 0
+
+
+def test_an_image_at_a_newcomer_is_of_no_use_before_the_plans_that_it_knows(backed: Backed) -> None:
+    for unit in backed.units.values():
+        backed.pasted(unit, 20)
+    newcomer = backed.units[0].backup
+    assert not backed.backing.spares(SiteId(0), {newcomer: 22}) and backed.backing.spares(SiteId(0), {newcomer: 21})
+    assert not backed.backing.protected({newcomer: 22})
 
 
 def test_an_image_at_the_site_itself_protects_nobody(backed: Backed) -> None:

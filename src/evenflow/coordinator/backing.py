@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from evenflow.availability.mode import Mode
 from evenflow.coordinator.events import CoordinatorAction, Tell
@@ -32,6 +33,7 @@ from evenflow.stream.ids import NO_SITE, SiteId
 
 NOTHING = -1
 """Of an image: there is none."""
+NO_NEWCOMERS: Final[Mapping[SiteId, int]] = {}
 
 
 @dataclass(slots=True)
@@ -310,19 +312,22 @@ class Backing:
 
     # ------------------------------------------------------------ for people
 
-    def protected(self) -> bool:
-        """Any one site may die now, as far as passive segments go."""
-        return self.active and all(self.spares(site) for site in self._view.membership.sites)
+    def protected(self, newcomers: Mapping[SiteId, int] = NO_NEWCOMERS) -> bool:
+        """Any one site may die now, as far as passive segments go. newcomers: see `spares`."""
+        return self.active and all(self.spares(site, newcomers) for site in self._view.membership.sites)
 
-    def spares(self, site: SiteId) -> bool:
+    def spares(self, site: SiteId, newcomers: Mapping[SiteId, int] = NO_NEWCOMERS) -> bool:
         """All that would be lost with this site, as far as passive segments go, could begin again now: from images that are not there, too
-        (B3)."""
+        (B3), and are of epochs whose plans their sites know. newcomers: since which epoch sites that came later know plans."""
         lost: dict[int, dict[int, Held | None]] = {}
         for segment in self._passive():
             blocks = [block for block in self._view.blocks(segment) if set(self._view.live(block)) <= {site}]
             lost[segment] = self._bases(segment, [p for block in blocks for p in block.partitions], but=site)
         each = [(segment, p, held) for segment, bases in lost.items() for p, held in bases.items()]
-        return all(held is not None and self._may(segment, p, held, lost) for segment, p, held in each)
+        return all(
+            held is not None and newcomers.get(held.unit.backup, 0) <= held.base + 1 and self._may(segment, p, held, lost)
+            for segment, p, held in each
+        )
 
 
 def _row(held: Held) -> Backed:

@@ -128,7 +128,8 @@ class Reviving:
         if Mode.PASSIVE not in modes:
             return True
         if self._backing.active:
-            return self._backing.protected() if site is None else self._backing.spares(site)
+            known = self._newcomers
+            return self._backing.protected(known) if site is None else self._backing.spares(site, known)
         return self._checkpointing.journalled and bool(self._checkpointing.retained) and self._from <= self.base
 
     def _able(self) -> list[SiteId]:
