@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenflow.exchange.shedding import ALL, checked, classes, staying, to_keep
+from evenflow.exchange.shedding import ALL, EXACT, checked, classes, staying, to_keep
 from evenflow.plan.layout import Shed
 from evenflow.stream.sampling import place_hashes as hashes
 from evenflow.stream.worth import Classes
@@ -50,10 +50,22 @@ def test_what_is_worth_most_stays() -> None:
     rows = pa.record_batch({"v": [5, 50, 500, None, 50]})
     of = classes(VALUED, rows)
     assert of.tolist() == [0, 1, 2, 0, 1]
-    assert to_keep(VALUED, of, 5) == (ALL, ALL, ALL)
-    assert to_keep(VALUED, of, 2) == (0, ALL // 2, ALL)
-    assert to_keep(VALUED, of, 0.5) == (0, 0, ALL // 2)
-    assert to_keep(PLAIN, classes(PLAIN, rows), 2) == (int(ALL * 0.4),)
+    there = hashes("in", 0, np.arange(5))
+    assert to_keep(VALUED, of, 5, there) == (ALL, ALL, ALL)
+    assert to_keep(VALUED, of, 2, there) == (0, ALL // 2, ALL)
+    assert to_keep(VALUED, of, 0.5, there) == (0, 0, ALL // 2)
+    assert to_keep(PLAIN, classes(PLAIN, rows), 2, there) == (int(ALL * 0.4),)
+
+
+@given(st.integers(0, 2**40), st.integers(EXACT, 299), st.integers(1, 3))
+def test_as_many_rows_stay_as_there_may_be(first: int, budget: int, step: int) -> None:
+    """Goal: no site has more than another one by chance. Method: rows at any place; of two classes the one that is worth more first."""
+    places = np.arange(first, first + 300 * step, step)
+    there, of = hashes("in", 3, places), np.zeros(300, np.int64)
+    assert staying("in", 3, places, of, to_keep(PLAIN, of, budget + 0.5, there)).sum() == budget
+    of[::3] = 2
+    stays = staying("in", 3, places, of, to_keep(VALUED, of, budget, there))
+    assert budget - EXACT < stays.sum() < budget + 2 * EXACT and (stays[of == 2].all() or not stays[of == 0].any())
 
 
 def test_values_too_large_to_be_exact_have_a_class() -> None:

@@ -22,6 +22,9 @@ from evenflow.stream.worth import CLASSES_MAX, Classes
 ALL: Final = ALL_KEPT
 """Kept of a class of which nothing is left out."""
 
+EXACT: Final = 8
+"""So many rows of a class are kept to the row. Of fewer it is a share: else it could be that none stays, epoch for epoch."""
+
 
 def classes(shed: Shed, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
     """int64 (n,): the class of each row."""
@@ -53,12 +56,22 @@ def staying(source: str, partition: int, positions: Positions, of: npt.NDArray[n
     return place_hashes(source, partition, positions) < np.array(keep, np.uint64)[of]
 
 
-def to_keep(shed: Shed, of: npt.NDArray[np.int64], budget: float) -> tuple[int, ...]:
-    """By class, how much of ALL is kept so that about `budget` of these rows are: what is worth most first. of: the class of each row."""
+def to_keep(shed: Shed, of: npt.NDArray[np.int64], budget: float, hashes: npt.NDArray[np.uint64]) -> tuple[int, ...]:
+    """By class, how much of ALL is kept so that about `budget` of these rows are: what is worth most first. of: the class of each row.
+    hashes: of their places.
+
+    As many as there may be, by the hash of the first row that goes: how many are below a share is chance, and a site that has a tenth more
+    keeps all others waiting. What is estimated from rows below that hash is as true (a sample of the k least, its threshold the next).
+    """
     counts = np.bincount(of, minlength=len(shed.classes))
     keep, left = [0] * len(shed.classes), max(0.0, budget)
     for number in shed.classes.best_first():
         count = int(counts[number])
-        keep[number] = ALL if count <= left else int(ALL * left / count)
+        if count <= left:
+            keep[number] = ALL
+        elif left < EXACT:
+            keep[number] = int(ALL * left / count)
+        else:
+            keep[number] = int(np.partition(hashes[of == number], int(left))[int(left)])
         left = max(0.0, left - count)
     return tuple(keep)

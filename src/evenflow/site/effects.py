@@ -235,7 +235,7 @@ class Effects(Fittings):
         if section.records:
             self.leading.witness(section.records)
             self._may_begin = self.leading.hear_records(peer, section.records) or self._may_begin
-            self._may_close = self.ingress.demand(max([record.epoch for record in section.records])) or self._may_close
+            self._may_close = self.ingress.demand(max([record.epoch for record in section.records]), self.now_us) or self._may_close
         for held in section.held:
             if self.leading.hear_held(peer, held):
                 self._may_begin = self._may_close = True
@@ -485,7 +485,7 @@ class Effects(Fittings):
                 self._may_begin = True
             if mark.epoch > closed and (mark.stream == CLOSES or mark.stream in self._ingress_streams):
                 closed = mark.epoch
-        if closed and self.ingress.demand(closed):
+        if closed and self.ingress.demand(closed, self.now_us):
             self._may_close = True
 
     def _beat(self) -> None:

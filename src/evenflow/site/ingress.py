@@ -12,6 +12,7 @@ gave.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -47,8 +48,9 @@ class Ingress:
     by `may_close`. beginning: what is cut as it was before. draining: sources are over when what is replayed has been cut. reflex: what
     is left out of them.
 
-    _logs: of the led partitions. _late: those whose former leader had not cut all replayed epochs that this site has closed. _stamped_us:
-    by the clock here, since when `stamp` is what it is; None: since somebody asks.
+    _demands: (epoch, when) that peers closed first, if rows may be left out. _logs: of the led partitions. _late: those whose former leader
+    had not cut all replayed epochs that this site has closed. _stamped_us: by the clock here, since when `stamp` is what it is; None: since
+    somebody asks.
     """
 
     def __init__(self, options: FlowOptions, beginning: Beginning = FROM_NOTHING, reflex: Reflex | None = None) -> None:
@@ -65,6 +67,7 @@ class Ingress:
         self.hold_from: int | None = None
         self.linger_due_us: int | None = None
         self._demanded = 0
+        self._demands: deque[tuple[int, int]] = deque()
         self._wanted = self._insisted = 0
         self._linger_us = int(options.linger_ms * 1000)
 
@@ -128,9 +131,12 @@ class Ingress:
         except LookupError:
             return 0  # The next epoch cannot be cut, and that is said when it is tried.
 
-    def demand(self, epoch: int) -> bool:
+    def demand(self, epoch: int, now_us: int | None = None) -> bool:
         """A peer has closed `epoch`: this ingress follows (E5). True if there is something to do."""
-        self._demanded = max(self._demanded, epoch)
+        if epoch > self._demanded:
+            self._demanded = epoch
+            if now_us is not None and self.reflex.active:
+                self._demands.append((epoch, now_us))
         return self._demanded > self.closed
 
     def want(self, epoch: int, *, insist: bool = False) -> None:
@@ -304,15 +310,24 @@ class Ingress:
 
     def _room(self, now_us: int) -> Room:
         """For the epoch that is about to be cut."""
-        self.reflex.allowance.open(now_us)
+        self.reflex.allowance.open(now_us, self._behind_us(now_us))
         waiting: dict[int, int] = {}
         thinned = set[Key]()
         for key, queue in self.queues.items():
             if queue.dated and queue.rows:
                 waiting[key[0]] = waiting.get(key[0], 0) + queue.rows
-                if self.reflex.is_late(key[0], queue.due_us, now_us) or self.reflex.chooses(key[0]):
+                if self.reflex.is_late(key[0], queue.due_us, now_us):
                     thinned.add(key)
-        return Room(sum(waiting.values()), thinned, self.reflex.shares(waiting))
+        shares = self.reflex.shares(waiting)
+        if shares is not None:
+            thinned |= {key for key in self.queues if key[0] in shares and self.reflex.at_once(key[0], shares[key[0]])}
+        return Room(sum(waiting.values()), thinned, shares)
+
+    def _behind_us(self, now_us: int) -> int:
+        """For how long a peer has already closed the epoch that is closed now."""
+        while self._demands and self._demands[0][0] < self.closed:
+            self._demands.popleft()
+        return max(0, now_us - self._demands[0][1]) if self._demands else 0
 
     def _cut(self, key: tuple[int, int], queue: IngressQueue, log: PartitionLog, now_us: int, room: Room | None) -> Record:
         opened = self.stamp if queue.since is None else min(self.stamp, queue.since)
@@ -335,6 +350,7 @@ class Ingress:
             offered = batch.num_rows
             if most is not None and offered > most:
                 batch, keep, dropped = self.reflex.thin(key, batch, queue.positions(batch, log.taken), most)
+                self.reflex.allowance.lack(now_us)
             self.reflex.count(key, offered, dropped)
             batch = batch if batch.num_rows else None
         return Record(*key, self.closed, FIRST_TERM, 0, self.stamp, opened, taken, *flags, batch, shares, objects, keep, dropped)

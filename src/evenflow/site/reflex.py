@@ -1,9 +1,9 @@
 """The reflex: how many rows an epoch may have where a source is late.
 
 Under overload a plan comes late, since it waits for what is under way at the slowest site. So whoever leads an ingress partition decides
-at once, by two facts that are there: for how long the oldest row that no epoch has has been due, and how long the last epochs took. While
-that row is younger than half of what an answer may take, every row enters. Beyond it, an epoch keeps what can be done in a share of that
-time, and the rest of what waits is left out, on arrival and for good; with the next row in time it is over.
+at once, by two facts that are there: for how long the oldest row that no epoch has has been due, and how long the last epochs took. Until
+that row has waited for half of what an answer may take, every row enters. From then on an epoch keeps what can be done in a share of that
+time, and of the rest of what waits that is left out, for good, which would have waited as long. It is over when all that comes can be done.
 
 It decides by time, and that is safe: what it decides is in the epoch's record (I1), and what a record says is done by all.
 """
@@ -27,7 +27,7 @@ from evenflow.operator import units
 from evenflow.plan.layout import Layout, Shed
 from evenflow.site.dividing import divided
 from evenflow.site.tally import Tallies
-from evenflow.stream.sampling import Positions
+from evenflow.stream.sampling import Positions, place_hashes
 from evenflow.stream.weight import weighed
 
 LEAST_ROWS: Final = 32
@@ -64,12 +64,13 @@ class Allowance:
     share: of what comes in so much time; None while no source is late. All sites take part in an epoch, so all see the same time. Whoever
     took his own rate for what he can do would never find out that others had left him less than that. pipeline: epochs that may be under
     way. whole: windows stay whole, of which a power of STEP is kept, however short epochs are. epoch_us: that an epoch may take. rate: rows
-    per microsecond that come. _under_way: (epoch, rows, when it was closed) of those that are not through. _done_us: when the last one
-    was. _came: rows since it was last looked, which was at _opened_us. _span_us: how
-    long ago the oldest of them was due.
-    _rated_us: the time that the rate has seen. _rows, _took_us: of the last epochs. _calm: epochs in a row that did not use up what they
-    might have had. _short_us: when less could be done than came, for the last time. _ahead: rows that an epoch may have while
-    nothing is left out; None: no epoch has had any. _others: shares of other leaders, in parts of SHARES.
+    per microsecond that come. _under_way: (epoch, rows, how many it might have had, when it was closed) of those that are not through.
+    _done_us: when the last one was. _came: rows since it was last looked, which was at _opened_us. _behind_us: for how long a peer had
+    closed the epoch by then: who closes later than others has an epoch that much shorter, or all answers would be that much older.
+    _span_us: how long ago the oldest of the rows that came was due. _rated_us: the time that the rate has seen. _rows, _took_us: of the
+    last epochs. _calm: epochs in a row that did not use up what they might have had. _short_us: when less could be done than came, for the
+    last time. _lacked: since the last one came through, rows were left out. _ahead: rows that an epoch may have while nothing is left out;
+    None: no epoch has had any. _others: shares of other leaders, in parts of SHARES.
     """
 
     share: float | None = None
@@ -77,22 +78,25 @@ class Allowance:
     whole: bool = False
     epoch_us: float = 0.0
     rate: float = 0.0
-    _under_way: deque[tuple[int, int, int]] = field(default_factory=deque)
+    _under_way: deque[tuple[int, int, float, int]] = field(default_factory=deque)
     _done_us: int = 0
     _came: int = 0
     _span_us: int = 0
     _opened_us: int | None = None
+    _behind_us: int = 0
     _rated_us: int = 0
     _rows: float = 0.0
     _took_us: float = 0.0
     _calm: int = 0
     _short_us: int | None = None
+    _lacked: bool = False
     _ahead: float | None = None
     _others: Sequence[int] = ()
 
     @property
     def rows(self) -> float | None:
-        return None if self.share is None else max(LEAST_ROWS, self.share * self.rate * self.epoch_us)
+        us = max(self.epoch_us - self._behind_us, self.epoch_us / 2)
+        return None if self.share is None else max(LEAST_ROWS, self.share * self.rate * us)
 
     @property
     def ahead(self) -> float | None:
@@ -104,9 +108,10 @@ class Allowance:
         self._came += rows
         self._span_us = max(self._span_us, age_us)
 
-    def open(self, now_us: int) -> None:
-        """An epoch is about to be made. The first rows of all may have waited, and came over all that time."""
-        since_us = self._opened_us
+    def open(self, now_us: int, behind_us: int = 0) -> None:
+        """An epoch is about to be made, which a peer closed behind_us ago. The first rows of all may have waited, and came over all that
+        time."""
+        self._behind_us, since_us = behind_us, self._opened_us
         if passed_us := max(now_us - since_us if since_us is not None else 0, 0 if self.rate else self._span_us):
             self._rated_us += passed_us
             self.rate += (self._came / passed_us - self.rate) * min(1.0, passed_us / min(self._rated_us, self._mean_us))
@@ -124,6 +129,12 @@ class Allowance:
         if self.share is None and self.rate:
             self.share, self._calm = min(1.0, self._first()), 0
 
+    def lack(self, now_us: int) -> None:
+        """Rows are left out that are not late yet. It ends with a share of which nothing is left out; but that of windows rises slowly, so
+        there slow epochs alone say that it goes on."""
+        if not self.whole:
+            self._short_us, self._lacked = now_us, True
+
     def _first(self) -> float:
         if self._others:
             return sum(self._others) / SHARES / len(self._others)
@@ -132,7 +143,7 @@ class Allowance:
 
     def close(self, epoch: int, rows: int, now_us: int) -> None:
         """An epoch with so many rows is on its way."""
-        self._under_way.append((epoch, rows, now_us))
+        self._under_way.append((epoch, rows, self.rows or 0.0, now_us))
         if self._ahead is None and rows:
             self._ahead = GROWTH * rows
 
@@ -154,13 +165,13 @@ class Allowance:
         """All sites have processed the epochs up to this one. What can be done is said by those that were under way when the one before
         came through: else there was nothing to do for a while, and that is calm. others: what other leaders keep, in parts of SHARES."""
         self._others = others
-        closed_us, rows, epochs = None, 0, 0
+        closed_us, rows, most, epochs = None, 0, 0.0, 0
         while self._under_way and self._under_way[0][0] <= processed:
-            _, count, at_us = self._under_way.popleft()
-            closed_us, rows, epochs = at_us if closed_us is None else closed_us, rows + count, epochs + 1
+            _, count, might, at_us = self._under_way.popleft()
+            closed_us, rows, most, epochs = at_us if closed_us is None else closed_us, rows + count, most + might, epochs + 1
         if closed_us is None:
             return
-        idle = not rows or self._done_us < closed_us
+        idle = not rows or (self._done_us < closed_us and not self._lacked)
         took_us, self._done_us = max(1, now_us - max(self._done_us, closed_us)) / epochs, now_us
         if rows:
             # Of two that come through together the second took no time: so no less than its part of how long it was under way.
@@ -171,8 +182,9 @@ class Allowance:
             self._rows, self._took_us = self._rows + rows, self._took_us + took_us * epochs
         if self.share is None:
             return
-        slow, used_up = took_us > self.epoch_us, rows >= USED_UP * (self.rows or 0.0) * epochs or (self.whole and not idle)
-        short = used_up and slow and not idle
+        slow, used_up = took_us > self.epoch_us, rows >= USED_UP * most or (self.whole and not idle)
+        short = used_up and (slow or self._lacked) and not idle
+        self._lacked = False
         self._calm = 0 if short else self._calm + epochs
         if short:
             self._short_us = now_us
@@ -220,7 +232,7 @@ class Reflex:
         self.active = active and bool(sheddable)
         patience_us = min([each.shed.patience_us for each in sheddable.values()], default=0)
         whole = any(each.shed.windows is not None for each in sheddable.values())
-        self.allowance = Allowance(pipeline=pipeline, whole=whole, epoch_us=max(patience_us / (pipeline + 2), 2 * linger_us))
+        self.allowance = Allowance(pipeline=pipeline, whole=whole, epoch_us=max(patience_us / (pipeline + 1), 2 * linger_us))
         self._tallies = tallies
         self._sheds = {segment: each.shed for segment, each in sheddable.items()}
         self._levels: dict[int, float] = {}
@@ -247,17 +259,21 @@ class Reflex:
             self.allowance.begin(now_us)
         return late
 
-    def chooses(self, segment: int) -> bool:
-        """Whether rows differ in worth. Then what an epoch cannot have is left out at once, as long as more comes than can be done: what
-        waited for the next one would be the last rows that came, and not the best."""
+    def at_once(self, segment: int, share: float) -> bool:
+        """Whether what an epoch cannot have is left out now, though none of it is late, while more comes than can be done. Where rows
+        differ in worth: what waited for the next epoch would be the last rows that came, and not the best. Else, where they would be late
+        before some epoch could have them. share: of the segment's rows that wait, which an epoch may have."""
         shed = self.sheddable[segment].shed
-        return len(shed.classes) > 1 or shed.windows is not None
+        return len(shed.classes) > 1 or shed.windows is not None or share * shed.patience_us / 2 < self.allowance.epoch_us
 
     def thin(self, key: Key, rows: pa.RecordBatch, positions: Positions, budget: float) -> Thinned:
         """Leave out all but about `budget` of these rows. positions: of the source, of each."""
         shed = self.sheddable[key[0]].shed
         of = classes(shed, rows)
-        keep = to_keep(shed, of, budget) if shed.windows is None else (int(ALL * self._level(key[0], budget / rows.num_rows)),)
+        if shed.windows is not None:
+            keep: tuple[int, ...] = (int(ALL * self._level(key[0], budget / rows.num_rows)),)
+        else:
+            keep = to_keep(shed, of, budget, place_hashes(self.sheddable[key[0]].source, key[1], positions))
         return self._thinned(key, rows, positions, of, keep)
 
     def _level(self, segment: int, share: float) -> float:
