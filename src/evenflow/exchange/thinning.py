@@ -7,7 +7,7 @@ not matter in which order they come. So all replicas leave out the same rows, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from evenflow.kernels.hash import Hashes, hash_columns
 from evenflow.plan.layout import Thin
 from evenflow.plan.plan import Plan
 from evenflow.stream.rows import Rows
+from evenflow.stream.weight import weighed
 
 _GOLDEN, _M1, _M2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _WORDS: Final = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
@@ -62,7 +63,10 @@ class Thinner:
             for which in (slice(None), ~stays)
         )
         told = Thinned(keep, tuple(partitions.tolist()), offered, gone)
-        return (rows if stays.all() else rows.take(np.flatnonzero(stays))), told
+        kept = rows if stays.all() else rows.take(np.flatnonzero(stays))
+        if self.thin.weighs:
+            kept = replace(kept, batch=weighed(kept.batch, of[stays], keep))
+        return kept, told
 
     def hashes(self, batch: pa.RecordBatch, partition: npt.NDArray[np.int32], epoch: int) -> Hashes:
         """uint64 (n,), below 2^32: of these rows in an epoch. partition: int32 (n,), the producer partition of each."""

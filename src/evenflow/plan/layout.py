@@ -183,11 +183,12 @@ class Shed:
 @dataclass(frozen=True, slots=True)
 class Thin:
     """What may be left out of the rows of an arc, row by row, by the plan. outputs: that they come to, none of which is protected. column,
-    classes: as in `Shed`, of the arc's own columns."""
+    classes, weighs: as in `Shed`, of the arc's own columns."""
 
     outputs: tuple[str, ...]
     column: str | None = None
     classes: Classes = ALIKE
+    weighs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

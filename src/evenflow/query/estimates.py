@@ -23,7 +23,7 @@ from evenflow.stream.weight import WEIGHT
 
 ERROR: Final = "_error"
 """Behind the name of an estimate, that of its error."""
-PASSING: Final = ("select", "filter", "watermark", "union", "key_by")
+PASSING: Final = ("select", "filter", "watermark", "union", "key_by", "repartition")
 _CALL: Final = re.compile(r"\s*(\w+)\s*\(\s*(.*)\)\s*", re.DOTALL)
 
 

@@ -1,6 +1,7 @@
 """Where a plan may leave rows out within a dataflow: on arcs behind which nothing must stay whole (distribution.md, D3).
 
-Rows are left out before they are sent, so an arc is such a place only if every box and every output behind it can do without any row.
+Rows are left out before they are sent, so an arc is such a place only if every box and every output behind it can do without any row. A
+box of estimates can, where the rows come to it themselves, with what they stand for.
 The sources above it must be able to say how late they are: what one without a pace offers is what was taken of it, and no plan would ever
 be done.
 """
@@ -13,10 +14,11 @@ from evenflow.plan.layout import Arc, Layout, Segment, Thin, Valued
 from evenflow.query.kinds import read
 from evenflow.query.kinds.sink import Sink
 from evenflow.query.lateness import tells_due
-from evenflow.query.lineage import Stream, value_of
+from evenflow.query.lineage import Stream, passed_on, value_of
 from evenflow.query.network import Box, Network
 from evenflow.query.qos import Qos
 from evenflow.query.units import needs_whole
+from evenflow.stream.weight import WEIGHT
 from evenflow.stream.worth import ALIKE, Classes, classes_of
 
 
@@ -25,7 +27,8 @@ def thins_of(network: Network, segments: Sequence[Segment], arcs: Sequence[Arc])
     sinks = {box.name: qos_of(box) for box in network.of_kind("sink")}
     if not any(sinks.values()):
         return {}
-    whole = {box.name for box in network.boxes if needs_whole(network, box) or box.params.get("sampled")}
+    whole = {box.name for box in network.boxes if needs_whole(network, box)}
+    sampled = {box.name for box in network.boxes if box.params.get("sampled")}
     below: dict[int, set[str]] = {}
     for segment in reversed(segments):  # Consumers come last.
         mine = {step.box for step in segment.steps} | ({segment.sink} if segment.sink is not None else set())
@@ -38,9 +41,14 @@ def thins_of(network: Network, segments: Sequence[Segment], arcs: Sequence[Arc])
     found = {}
     for arc in arcs:
         commits = any(step.kind == "commit" for step in segments[arc.consumer].steps)
-        if late[arc.producer] and not commits and not below[arc.consumer] & whole:
+        stream = _stream(segments[arc.producer], arc)
+        weighs = not _combined(segments[arc.producer], arc) and WEIGHT in arc.schema.names and _stands(network, stream)
+        kept = whole if weighs else whole | sampled
+        if late[arc.producer] and not commits and not below[arc.consumer] & kept:
             outputs = tuple(name for name in sinks if name in below[arc.consumer])
-            stream = _stream(segments[arc.producer], arc)
+            if weighs:  # Some of all must stay.
+                found[arc.id] = Thin(outputs, weighs=True)
+                continue
             told = {(values[name].get(stream), qos.value) for name in outputs if (qos := sinks[name]) is not None}
             column, curve = told.pop() if len(told) == 1 else (None, None)
             alike = column is None or curve is None or column not in arc.schema.names
@@ -83,6 +91,28 @@ def qos_of(box: Box) -> Qos | None:
     kind = read(box.kind, box.params)
     assert isinstance(kind, Sink)
     return kind.qos
+
+
+def _stands(network: Network, stream: Stream) -> bool:
+    """Whether the column of that name says what the rows of a stream stand for, as their sources say it."""
+    waiting = [stream]
+    while waiting:
+        name, port = waiting.pop()
+        box = network.box(name)
+        if box.kind == "source":
+            if not box.params.get("weights"):
+                return False
+            continue
+        above = {number for number, column in passed_on(network, box, port, WEIGHT) if column == WEIGHT}
+        if not box.inputs or len(above) < len(box.inputs):
+            return False
+        waiting += box.inputs
+    return True
+
+
+def _combined(producer: Segment, arc: Arc) -> bool:
+    """Whether an arc carries what was put together of several rows."""
+    return arc.port.step >= 0 and producer.steps[arc.port.step].kind == "combine"
 
 
 def _stream(producer: Segment, arc: Arc) -> Stream:

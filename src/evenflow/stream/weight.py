@@ -2,6 +2,7 @@
 
 A row that stays with probability kappa stands for 1 / kappa rows, so a sum over the rows that stayed, each by its weight, is right in the
 mean. The weight is a column of the rows from where they enter, so it is in the epoch's record with them, and all replicas have the same.
+Where more are left out on the way it is multiplied: a row that stays twice by chance stays with the product of both.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def read_names(names: Sequence[str], source: pa.Schema) -> list[str]:
 
 
 def weighed(rows: pa.RecordBatch, of: npt.NDArray[np.int64], keep: Sequence[int]) -> pa.RecordBatch:
-    """Rows that stayed, with what they stand for. of: the class of each; keep: by class, how much of ALL_KEPT stays."""
+    """Rows that stayed, with what they stand for now, which is more. of: the class of each; keep: by class, how much of ALL_KEPT stays."""
     at = rows.schema.get_field_index(WEIGHT)
-    return rows.set_column(at, WEIGHT_FIELD, pa.array(ALL_KEPT / np.array(keep, np.float64)[of]))
+    before = rows.column(at).to_numpy(zero_copy_only=False)
+    return rows.set_column(at, WEIGHT_FIELD, pa.array(before * ALL_KEPT / np.array(keep, np.float64)[of]))

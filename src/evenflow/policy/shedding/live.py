@@ -36,6 +36,8 @@ NEWER: Final = 0.5
 """How much a window counts against those before it."""
 CHANGE: Final = 0.04
 """A share that changes by less is left as it is: a new plan is not for nothing."""
+STANDING: Final = 0.02
+"""Of rows that stand for others so many go on at least: of an epoch of which none did nothing would tell, and totals be too low."""
 LEAST_CAPACITY: Final = 0.05
 LIMIT_S: Final = 1.0
 EPSILON: Final = 0.05
@@ -76,7 +78,7 @@ class FlowPlanner:
             wanted = self._wanted(self.network(statistics, offered), rates, begun=bool(keeps))
         except PolicyError:
             return None  # The numbers cannot be weighed: who is late leaves rows out by himself.
-        if wanted is None or not _differs(wanted, keeps):
+        if wanted is None or not _differs(wanted := self._some(wanted), keeps):
             return None
         return Decided(wanted, self._text(wanted))
 
@@ -174,6 +176,11 @@ class FlowPlanner:
         told = [found.keeps[str(arc.id)] if arc.id in self.layout.thins else (1.0,) for arc in self.layout.arcs]
         keeps = tuple(tuple(abs(share) for share in keep) if min(keep) < 1 else () for keep in told)
         return keeps if any(keeps) else ()
+
+    def _some(self, keeps: Keeps) -> Keeps:
+        """Some of all, where rows stand for others."""
+        weighs = {arc for arc, thin in self.layout.thins.items() if thin.weighs}
+        return tuple(tuple(max(STANDING, share) for share in keep) if arc in weighs else keep for arc, keep in enumerate(keeps))
 
     def _mixed(self, network: FlowNetwork) -> bool:
         """Something may not be left out where sources come in: a table says nothing of what lies behind."""
