@@ -50,6 +50,12 @@ def _pair_overhead_in_simulator(setting: Setting) -> Measurement:
     return pair_overhead.measure(setting, load_of, rounds, pair_overhead.NOTES_IN_SIMULATOR)
 
 
+def _availability_modes_in_simulator(setting: Setting) -> Measurement:
+    from evenflow.experiments.harness.simulator import start
+
+    return availability_modes.measure(setting, start)
+
+
 def _stalls_in_simulator(setting: Setting) -> Measurement:
     from evenflow.experiments.harness.simulator import start
 
@@ -139,7 +145,7 @@ _ALL: Final = (
         "availability-modes",
         "what a mode of availability costs, and what a lost machine costs then",
         "HW 3.6, tables 3.5 to 3.8",
-        {"sim": _in_simulator(availability_modes.measure)},
+        {"sim": _availability_modes_in_simulator},
     ),
     _experiment(
         "large-state",

@@ -78,7 +78,7 @@ class Deployment:
     parameters: by which load is balanced (None: the policy's own). spread: lost replicas are recovered onto all sites, not onto one.
     read_every_us: least and greatest time between two times that a source is asked for rows. disk_bytes_per_us: of a site's own disk, which
     begins within disk_delay_us (least and greatest). link_shared: several copies from one site share its link.
-    availability: mode of all boxes.
+    availability: mode of all boxes. metered: what sites say to each other is encoded and counted.
     """
 
     flow: Dataflow
@@ -100,6 +100,7 @@ class Deployment:
     disk_delay_us: tuple[int, int] = (50, 500)
     link_shared: bool = False
     availability: str = "pairs"
+    metered: bool = False
 
 
 Start = Callable[[Deployment], World]
@@ -152,6 +153,16 @@ class Watched:
         edges = np.flatnonzero(np.diff(empty))
         longest = int((edges[1::2] - edges[::2]).max()) if len(edges) else 0
         return (longest + 1) * self.every_s * 1e3
+
+    def longest_gap(self, first_s: float, within_s: float, last_s: float) -> tuple[float, float]:
+        """(seconds, when it ended) of the longest time without output, up to `last_s`, of those that begin from `first_s` to `within_s`.
+        It ends at `last_s` if nothing comes any more."""
+        first, within, last = self._at(first_s), self._at(within_s), self._at(last_s)
+        full = np.concatenate((np.flatnonzero(self.rows[first:last]) + first, [last]))
+        begins = np.concatenate(([first], full[:-1] + 1))
+        lengths = np.where(begins <= within, full - begins, -1)
+        longest = int(lengths.argmax())
+        return float(lengths[longest] + 1) * self.every_s, float(full[longest] + 1) * self.every_s
 
     def whole_after_s(self, since_s: float, replicas: int) -> float:
         """Seconds from `since_s` until every partition had `replicas` live ones again; NaN if that did not come about."""
