@@ -14,7 +14,7 @@ from evenflow.coordinator.detector import (
     SiteEnded,
     Spoke,
 )
-from evenflow.coordinator.events import DrainSite, SiteLost, SiteReady
+from evenflow.coordinator.events import DrainSite, EndRun, SiteLost, SiteReady, SiteSaid, Tell
 from evenflow.coordinator.fleet import (
     BeginPart,
     Dismiss,
@@ -41,8 +41,11 @@ from evenflow.coordinator.fleet import (
     TellRun,
 )
 from evenflow.coordinator.machine import RunMachine
-from evenflow.errors import OperationRefused
+from evenflow.errors import DiskError, OperationRefused
 from evenflow.plan.placement import first_membership, first_plan
+from evenflow.site.bases import GiveUp
+from evenflow.site.facts import DiskLost
+from evenflow.stream.ids import SiteId
 from tests.coordinator.test_machine import LAYOUT
 
 RUN = 7
@@ -249,3 +252,18 @@ def test_at_the_end_all_go_and_nobody_is_told_of_the_others() -> None:
     assert stage.hello(9) == [Refuse("the engine has stopped")] == stage.hello(1, site=1)
     assert stage.do(ControlLost(1, 10, "reset")) == [LetGo(1, "it has been declared dead: reset")]
     assert stage.do(ControlLost(1, 10, "reset")) == [] == stage.do(ControlBack(1, 20))
+
+
+def test_a_site_whose_disk_has_lost_state_ends_unless_another_run_needs_it() -> None:
+    """M1. Method: two runs at the same sites; what one says of its disk is judged with the other in sight."""
+    stage = Stage(3)
+    mine, other = stage.running(3), stage.run(3, RUN + 1)[0]
+    for site in range(3):
+        other.handle(SiteReady(SiteId(site)))
+    said = SiteSaid(SiteId(1), DiskLost("totals", 5, "the disk cannot be read"))
+    (told,) = mine.handle(said)
+    assert isinstance(told, Tell) and told.site == 1 and isinstance(told.message, GiveUp)
+    other.handle(SiteLost(SiteId(2), "another executor's death, of which this run alone has heard"))
+    assert other.running and other.vital(SiteId(1)) and not mine.vital(SiteId(1))
+    assert [type(action.error) for action in mine.handle(said) if isinstance(action, EndRun)] == [DiskError]
+    assert other.running, "it goes on with the site"

@@ -10,7 +10,7 @@ due: that is what `rules` say.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -73,9 +73,10 @@ STOP_MS: Final = 2_000.0
 class RunEffects:
     """See the module. plan, membership: the newest. seen: newest epoch heard of. over: the run has ended.
 
-    ready: sites whose part is built. proposed: a plan that not all have promised yet, or None; promised: who has. wanted: plan changes
-    that wait for the one before. ahead: a plan is proposed so many epochs beyond `seen`; pace: how fast epochs close. settling: deaths
-    whose dust has not settled. collecting: a round's statistics are on their way.
+    needed_elsewhere: whether another run would be lost with a site. ready: sites whose part is built. proposed: a plan that not all have
+    promised yet, or None; promised: who has. wanted: plan changes that wait for the one before. ahead: a plan is proposed so many epochs
+    beyond `seen`; pace: how fast epochs close. settling: deaths whose dust has not settled. collecting: a round's statistics are on their
+    way.
 
     patience_ms: how long lost replicas wait for a new site before they are copied onto the remaining sites. settle_ms: how long
     nothing is copied after a death, so that those who take over have their cores for themselves. pause_ms: between two sites after a copy
@@ -115,6 +116,7 @@ class RunEffects:
         self.backing = Backing(layout, self.view, self.recovery, located=journal is not None)
         self.reviving = Reviving(layout, self.view, self.recovery, self.checkpointing, self.backing, beginning)
         self.moving = Moving(layout, self.view, self.recovery, self.rounds.pinned)
+        self.needed_elsewhere: Callable[[SiteId], bool] = lambda site: False
         self.ready: set[SiteId] = set()
         self._finished: set[SiteId] = set()
         self._more_since: dict[int, int] = {}

@@ -39,10 +39,10 @@ def note_trouble(machine: RunEffects, event: SiteSaid) -> None:
 
 
 def lose_disk(machine: RunEffects, event: SiteSaid) -> None:
-    """Effect of rule M1: the site ends where the run outlives it; else nothing helps."""
+    """Effect of rule M1: the site ends where all runs outlive it; else this one does."""
     lost = event.fact
     assert isinstance(lost, DiskLost)
-    if machine.outlives(event.site):
+    if machine.outlives(event.site) and not machine.needed_elsewhere(event.site):
         machine.act(Tell(event.site, GiveUp(f"its disk has lost state: {lost.why}")))
     else:
         machine.end(DiskError(f"box {lost.box!r}, epoch {lost.epoch}: {lost.why}"))

@@ -256,6 +256,11 @@ class Fleet:
         """Some run cannot go on without this site, if the silent ones are gone too."""
         return any(not machine.over and machine.vital(SiteId(site), silent) for _, machine in self.runs.values())
 
+    def needed(self, site: int, but: int) -> bool:
+        """Some other run would end with this site."""
+        others = [machine for number, (_, machine) in self.runs.items() if number != but and not machine.over and site in machine.sites]
+        return not all(machine.outlives(SiteId(site)) for machine in others)
+
     def handle(self, event: FleetEvent) -> Iterator[FleetAction]:
         """Take one event. Yields what follows: each is to be carried out before the next one is asked for, and all of them are."""
         match event:
@@ -340,6 +345,7 @@ class Fleet:
     def _begin(self, begun: RunBegun) -> Iterator[FleetAction]:
         run, machine = begun.run, begun.machine
         self.runs[run] = (begun.name, machine)
+        machine.needed_elsewhere = lambda site: self.needed(site, but=run)
         yield from self._set_pace(begun.at_us)
         for site in machine.sites:
             if site not in self.sites and not machine.over:

@@ -104,7 +104,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("C4", CopyFailed, guards.under_way, copies.drop_copy, "the copy is forgotten and begins again")
     yield said("C4", CopyFailed, otherwise, RunEffects.ignore, "a copy that was dropped meanwhile")
     yield said("M1", DiskTrouble, guards.is_member, note_trouble, "state stays in memory beyond the budget: a person should know")
-    yield said("M1", DiskLost, guards.is_member, lose_disk, "the site ends if the run outlives it, else the run does")
+    yield said("M1", DiskLost, guards.is_member, lose_disk, "the site ends if all runs outlive it, else this one does")
     yield said("V4", UserCodeSlow, guards.is_member, note_slow, "user code that does not return is not silence: a person should know")
     yield said("E3", Digests, guards.is_member, compare, "replicas that disagree stop the run")
     yield said("D5", RowsShed, guards.is_member, note_shed, "what was left out is told by every replica, and counts once")

@@ -86,7 +86,7 @@ class DropImages:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The run outlives this site, whose state is no good any more: it is to end (M1)."""
+    """Every run outlives this site, whose state is no good any more: it is to end (M1)."""
 
     why: str
 

@@ -466,7 +466,7 @@ class PartTaken:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """This site can do its part no more, and others have all that it has: it is to end, as if it had died."""
+    """This site can do its part no more, and every run outlives it: it is to end, as if it had died."""
 
     why: str
 

@@ -184,8 +184,7 @@ class StateUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class DiskLost:
-    """State of a box that is on the site's disk cannot be read any more, and nobody else has it in memory (M1). epoch: that it is wanted
-    for."""
+    """State of a box that is on the site's disk cannot be read any more (M1). epoch: that it is wanted for."""
 
     box: str
     epoch: int

@@ -201,7 +201,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     for answer in (Spilled, SpillFailed, Loaded, LoadFailed):
         yield Rule("M1", answer, guards.is_running, Effects.hear_disk, "state is on disk or in memory again, or is not")
         yield Rule("M1", answer, otherwise, Effects.ignore, "the dataflow has failed; its state no longer matters")
-    yield Rule("M1", GiveUp, always, give_up, "its disk has lost state, and the run outlives it")
+    yield Rule("M1", GiveUp, always, give_up, "its disk has lost state, and all runs outlive it")
     yield Rule("M1", StateMemoryChanged, always, Effects.hear_disk, "less state may be in memory, or more")
     yield Rule("K1", Checkpoint, guards.can_capture, Effects.begin_checkpoint, "captured when its epoch ends here; nobody waits for it")
     yield Rule("K6", Checkpoint, guards.is_beyond, Effects.refuse_checkpoint, "what it wants is gone: the next one is further ahead")

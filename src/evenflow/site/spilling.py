@@ -15,8 +15,8 @@ waits until it is on disk. So a restart takes no more memory than the run has ha
 Results are the same, only later: ingress sees that epochs take longer and makes larger ones, and so each reading serves more rows.
 
 A disk that takes no more (full, or failing) costs memory, not results: the state stays where it is, the coordinator is told, and it is
-tried again after a while. State that cannot be read any more is lost here: where others have all that this site has, it ends, and they take
-over; where not, the coordinator knows whether it begins again from a base. Then the site ends, too; else the run does, with a DiskError.
+tried again after a while. State that cannot be read any more is lost here, and the coordinator knows what follows: where others have all
+that this site has, or it begins again from a base, or anew, the site ends; else the run does, with a DiskError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import Leave, Load, Loaded, LoadFailed, Run, Spill, Spilled, SpillFailed, StateMemoryChanged
+from evenflow.site.events import Load, Loaded, LoadFailed, Run, Spill, Spilled, SpillFailed, StateMemoryChanged
 from evenflow.site.facts import DiskLost, DiskTrouble
 from evenflow.site.ground import Ground
 from evenflow.site.hosted import Hosted
@@ -453,9 +453,5 @@ class Spilling:
         if self.reads_failed < READS_MAX:
             self._read(cohort, group)
             return
-        part = self._part
-        part.failed = True
-        if not part.view.vital(part.view.site):
-            part.act(Leave(f"its disk has lost state: {event.why}"))
-        else:
-            part.tell(DiskLost(cohort.segment.name, cohort.hosted.done + 1, event.why))
+        self._part.failed = True
+        self._part.tell(DiskLost(cohort.segment.name, cohort.hosted.done + 1, event.why))
