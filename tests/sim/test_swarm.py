@@ -62,6 +62,9 @@ FOUND_WITH_MODES = {
     9_270_322: "A disk loses state that one site has alone, with amnesia.",
     9_320_573: "A disk loses state that one site has alone, and that is in an image.",
     9_320_845: "What has begun again from its image lives where that is, and no death of it is promised to cost nothing.",
+    9_340_688: "Another version is wanted while something begins again from its image.",
+    9_340_731: "What begins again from its image is captured again before it has come to where its consumers were.",
+    9_341_638: "A site joins behind another one that had said hello after it.",
     9_141_730: "The link of a copy is lost that is made of rows upstream, and has no source.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""

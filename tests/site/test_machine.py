@@ -468,10 +468,17 @@ def test_an_older_membership_changes_nothing() -> None:
 
 def test_what_a_stranger_says_waits_for_the_membership_that_names_it() -> None:
     """A new site may reach this one before the news of it."""
+    for_all = first_membership(two_site_layout(), PLAN, range(2))
     site = Driver(0)
     site.begin()
     site.give(Heard(5, Section(resumes=[Resume(0, 3, 1, 1, (0,), (1,))])))
     assert 5 not in site.said
     site.give(RowsArrived(0, 0, rows(*range(100))))
-    site.give(MembershipChanged(replace(first_membership(two_site_layout(), PLAN, range(2)), number=1, sites=(0, 1, 5))))
+    site.give(MembershipChanged(replace(for_all, number=1, sites=(0, 1, 5))))
     assert [m.epoch for m in site.marks(5, 0)] == [1]
+    site.give(LinkDown(3))
+    site.give(LinkUp(3))
+    assert 3 not in site.part.feeding.unreachable, "it said hello before 5, and joins behind it"
+    site.give(Heard(3, Section(resumes=[Resume(0, 4, 1, 1, (0,), (1,))])))
+    site.give(MembershipChanged(replace(for_all, number=2, sites=(0, 1, 3, 5))))
+    assert [m.epoch for m in site.marks(3, 0)] == [1]

@@ -124,7 +124,7 @@ def test_present_are_those_who_get_frames_and_active_those_who_count() -> None:
 
 def test_the_dead_are_known_for_ever_and_strangers_are_not_dead() -> None:
     view = view_at(0, sites=(0, 1, 3))
-    assert (view.is_dead(2), view.is_new(2)) == (True, False)
+    assert (view.is_dead(2), view.is_new(2)) == (False, True), "who said hello before another one may join behind it"
     assert (view.is_dead(4), view.is_new(4)) == (False, True)
     view.change(replace(FIRST, number=1, sites=(0, 1, 3, 4)))
     view.change(replace(FIRST, number=2, sites=(0, 1, 3)))

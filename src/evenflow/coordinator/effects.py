@@ -186,13 +186,16 @@ class RunEffects:
         self, placement: Placement, copies: tuple[Copy, ...], ranges: tuple[Ranges, ...] | None = None, modes: Modes | None = None
     ) -> None:
         """modes: other ones than before, which the placement is for."""
-        assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
-        self.ahead = self.pace.ahead
         ranges = self.plan.ranges if ranges is None else ranges
         settings = Settings(
             ranges, self.rounds.weights, self.replacing.version, self.rounds.keeps, self.arrivals.newcomers,
             self.plan.modes if modes is None else modes, self.plan.settings.ends,
         )  # fmt: skip
+        self._propose_with(placement, copies, settings)
+
+    def _propose_with(self, placement: Placement, copies: tuple[Copy, ...], settings: Settings) -> None:
+        assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
+        self.ahead = self.pace.ahead
         self.propose_plan(self.with_end(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings)))
 
     def with_end(self, plan: Plan) -> Plan:
@@ -224,7 +227,7 @@ class RunEffects:
 
     def go_on(self) -> None:
         """What has waited for the last plan and its copies."""
-        if not self.under_way() and not self.over and self.wanted:
+        if not self.under_way() and not self.over and self.wanted and not self.view.lacks():
             self.propose(self.wanted.pop(0))
         self.recover()
 
@@ -266,8 +269,8 @@ class RunEffects:
         if self.backing.active and not self.backing.known:
             return  # It is looked again when backups have said how far their images are (P4).
         if self.reviving.can():
-            step = self.reviving.step()
-            self._propose_beyond(step.placement, step.copies)
+            step = self.reviving.step()  # Bases are of the version, ranges and modes that there are: what else is wanted waits.
+            self._propose_with(step.placement, step.copies, self.plan.settings)
         else:
             assert self.reviving.last is not None, "nothing is lost without a death"
             event, why = self.reviving.last

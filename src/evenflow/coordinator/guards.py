@@ -67,7 +67,7 @@ def stranger_dies(run: RunEffects, event: SiteLost) -> bool:
 
 
 def can_propose(run: RunEffects, event: PlanChangeRequested) -> bool:
-    return run.running and not run.under_way()
+    return run.running and not run.under_way() and not run.view.lacks()
 
 
 def running(run: RunEffects, event: CoordinatorEvent) -> bool:

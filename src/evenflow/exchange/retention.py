@@ -140,8 +140,9 @@ class Retention:
                 self._count()
 
     def restore(self, floor: int, kept: Iterable[Kept]) -> None:
-        """What was kept behind epoch `floor` where the partitions were before, for those who lost it with them (P1). A floor beyond what was
-        produced is of partitions that had begun again, and had not come to where their consumers were: what is made next is all there."""
+        """What was kept behind epoch `floor` where the partitions were before, for those who lost it with them (P1). A floor beyond what
+        was produced is of partitions that had begun again, and had not come to where their consumers were: what is made next is all there.
+        """
         assert not self._kept, f"stream {self.stream} has frames already"
         self.floor, self._kept = min(floor, self.produced), deque(kept)
         self.frame_bytes = sum([pieces.bytes for each in self._kept for pieces in each.pieces])

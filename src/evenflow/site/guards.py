@@ -131,7 +131,7 @@ def of_heard(part: Ground, event: Heard) -> Guard:
     if peer in view.membership.sites:
         if part.held and peer in part.held:
             return otherwise
-    elif peer <= view.highest:
+    elif peer in view.known:
         return is_fenced
     return can_be_heard if understood(part, event) else otherwise
 

@@ -51,8 +51,9 @@ class Terms:
 
 
 class View:
-    """plans: by effective epoch, at least one. membership: the newest. highest: highest site index ever heard of. former: (segment, site)
-    where replicas have moved away, or copies were given up. joining: numbers of the copies that do not count yet.
+    """plans: by effective epoch, at least one. membership: the newest. known: sites that have been members, as far as was heard here: who
+    said hello first may join last. former: (segment, site) where replicas have moved away, or copies were given up. joining: numbers of the
+    copies that do not count yet.
 
     earlier: plans that act before `plan` does, where a run begins with several.
     """
@@ -61,7 +62,7 @@ class View:
         self.layout, self.site = layout, site
         self.plans = [*earlier, plan]
         self.membership = membership
-        self.highest = max(membership.sites)
+        self.known = set(membership.sites)
         self.former: set[tuple[int, SiteId]] = set()
         self._planned: dict[int, tuple[Alike, ...]] = {}
         self._blocks: dict[int, tuple[Block, ...]] = {}
@@ -106,16 +107,16 @@ class View:
 
     def change(self, membership: Membership) -> None:
         self.membership = membership
-        self.highest = max(self.highest, *membership.sites)
+        self.known.update(membership.sites)
         self.former.update((c.segment, c.replaces) for c in self.plan.copies if c.number in membership.retired)
         self.former.update((c.segment, c.target) for c in self.plan.copies if c.number in membership.dropped)
         self._note()
 
     def is_dead(self, site: SiteId) -> bool:
-        return site not in self.membership.sites and site <= self.highest
+        return site not in self.membership.sites and site in self.known
 
     def is_new(self, site: SiteId) -> bool:
-        return site > self.highest
+        return site not in self.known
 
     def _note(self) -> None:
         """Whatever is asked often is computed here, once per plan and membership."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from evenflow.availability.mode import Mode
 from evenflow.swarm.cases import Case
-from evenflow.swarm.faults import DEATHS, Mix
+from evenflow.swarm.faults import BRIEF_US, DEATHS, Mix
 from evenflow.swarm.mode_cases import is_moded, moded
 from evenflow.world.sim.model import CostModel, DetectionModel, LinkModel
 
@@ -75,4 +75,5 @@ def lasting(random: Random, world: dict[str, Any]) -> dict[str, Any]:
 def deaths(random: Random, mix: Mix, seed: int) -> Mix:
     """What goes wrong beside the deaths of `based_deaths`."""
     kinds = {} if is_calm(seed) else {kind: often for kind, often in mix.kinds.items() if kind not in DEATHS}
-    return replace(mix, kinds=kinds, until_us=random.choice([100_000, 250_000] if has_images(seed) else [250_000, 500_000]))
+    until_us = random.choice([100_000, 250_000] if has_images(seed) else [250_000, 500_000])
+    return replace(mix, kinds=kinds, until_us=until_us, longest_us=min(mix.longest_us, BRIEF_US))

@@ -17,7 +17,7 @@ from evenflow.swarm.based_cases import based, deaths, is_based, lasting
 from evenflow.swarm.cases import CASES, Case, Cutting
 from evenflow.swarm.cut_cases import by_content, is_cut
 from evenflow.swarm.endings import draw_ending
-from evenflow.swarm.faults import CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
+from evenflow.swarm.faults import BRIEF_US, CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.journals import draw_store, publishing
 from evenflow.swarm.kept_cases import kept
 from evenflow.swarm.memory import draw_memory
@@ -314,5 +314,5 @@ def draw_mix(random: Random, replicas: int, quick: bool) -> Mix:
         until_us=random.choice([30_000, 150_000, 400_000]),
         replaced=random.choice([0.0, 0.7, 1.0]),
         moments=random.choice([0.0, 0.2, 0.5]),
-        longest_us=200_000 if quick else 600_000,
+        longest_us=BRIEF_US if quick else 600_000,
     )

@@ -27,6 +27,10 @@ LOOKS: Final = 1_000
 """How often, and how many times at most, it is looked whether a fault's moment has come."""
 
 
+BRIEF_US: Final = 200_000
+"""The longest that something lasts where sites are soon missed: no driver is away for as long as they live without it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Mix:
     """What may go wrong in a run. kinds: names of methods of `Faults`, and how often, relative to each other. every_us: mean time between.

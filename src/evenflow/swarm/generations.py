@@ -265,4 +265,7 @@ class Generations:
         world = self.cluster.world
         if isinstance(error, UserCodeCrashed):
             return self._drawn.case.judge_part({sink: world.output(sink) for sink in world.released})
+        beyond = world.driver.machine.beginning.epoch < self.cluster.store.swept
+        if self._unsound and beyond and isinstance(error, SourceError):  # No checkpoint that is kept could be read in such a store.
+            return self._drawn.case.judge_part({sink: world.output(sink) for sink in world.released})
         return f"{type(error).__name__}: {error}"
