@@ -97,7 +97,6 @@ def test_rows_of_arrays_stand_among_the_joins(of: str) -> None:
         ("SELECT FLOOR(ts TO HOUR) AS h FROM bid", "write date_trunc"),
         ("CREATE MATERIALIZED VIEW v AS SELECT item FROM bid", "write CREATE TEMPORARY VIEW"),
         ("SELECT * FROM bid, LATERAL (SELECT item AS i FROM bid LIMIT 3)", r"take the best of a key with row_number\(\)"),
-        ("SELECT * FROM (SELECT item, price FROM bid) PIVOT (count(*) FOR item IN ('a', 'b'))", "PIVOT of a subquery .* FILTER"),
         ("SELECT DISTINCT ON (item) item, price FROM bid", r"DISTINCT ON \(item\) is the first row of each: say which"),
         ("SELECT DISTINCT ON (item) item, price FROM bid ORDER BY price, item", "say which is first, ORDER BY item, time DESC"),
     ],

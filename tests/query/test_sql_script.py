@@ -322,8 +322,6 @@ REFUSED = [
     ("SELECT k FROM t JOIN u ON t.k = u.k", "column 'k' is ambiguous: write t.k or u.k"),
     ("SELECT a.n FROM t AS a JOIN t AS a ON a.n = a.n", "two tables are called 'a'"),
     ("SELECT a.n FROM t AS a LEFT JOIN u AS b ON a.k = b.k", "could never come out"),
-    ("SELECT a.n FROM t AS a NATURAL FULL JOIN u AS b", "NATURAL of a FULL JOIN is not available"),
-    ("SELECT k FROM t FULL JOIN u USING (k)", "USING of a FULL JOIN"),
     ("SELECT k, avg(n) OVER (PARTITION BY k ORDER BY n ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS a FROM t", "ORDER BY its column, ts"),
     ("SELECT k, avg(n) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN 1 FOLLOWING AND CURRENT ROW) AS a FROM t", "needs a number of rows"),
     ("SELECT k, lead(n) OVER (PARTITION BY k ORDER BY n) AS a FROM t", "ORDER BY its column, ts"),

@@ -172,4 +172,6 @@ def _call(node: exp.Expr, text: str, schema: pa.Schema) -> Call:
         if function not in IGNORING_NULLS:
             raise ExpressionError(f"{text!r}: IGNORE NULLS is for first and last; {function} leaves nulls out anyway")
         function = IGNORING_NULLS[function]
+    if argument is not None and function == "stddev" and pa.types.is_decimal(compile_expression(argument, schema).type):
+        argument = to_sql(exp.cast(parse(argument), "double"))
     return Call(function, None) if argument is None else _argument(function, argument, schema)

@@ -68,4 +68,10 @@ class Tick:
 
     @property
     def last(self) -> bool:
+        """Whether the sources have ended. Epochs follow in which they still have, while others of the dataflow go on."""
         return self.watermark == END_OF_STREAM
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is the epoch with which they have."""
+        return self.last and self.before != END_OF_STREAM

@@ -48,7 +48,7 @@ class Regroup(ByKey):
         made = self._none
         if rows.count:
             made = self._of_rows(rows, tick)
-        if tick.last and not self._keys and self._table.count == 0:
+        if tick.ends and not self._keys and self._table.count == 0:
             made = join_rows([made, self._of_no_rows()], self.schemas[0]) if made.count else self._of_no_rows()
         return made, self._no_late
 

@@ -62,7 +62,7 @@ class Aggregate(Tabled, Timeless, Shown):
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if rows.count == 0:
-            return self._of_no_rows() if self._stays and tick.last and self._table.count == 0 else self._nothing
+            return self._of_no_rows() if self._stays and tick.ends and self._table.count == 0 else self._nothing
         hashes, checks = identity(rows, self._keys)
         before = self._before(hashes, checks) if self._changes else None
         bound = self._totals.bind(rows.batch)

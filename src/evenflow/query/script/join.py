@@ -91,11 +91,6 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
         left = _named(left, "_left", right)
         right = _named(right, "_right", left)
     both = replace(left, columns=(*left.columns, *right.columns))
-    if using and how == "full":
-        script.fail(
-            join,
-            f"{'NATURAL' if natural else 'USING'} of a FULL JOIN is not available; write ON, and coalesce(a.x, b.x) AS x",
-        )
     if on is not None:
         on = both.dotted(on)
     pending[:] = [both.dotted(part) for part in pending]
@@ -115,10 +110,12 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
         stream = left.stream.join(right.stream, condition=condition, how=how, unbounded=how == "inner" and not bounded and not changes)
     kept = left.columns if how in ("semi", "anti") else (*left.columns, *right.columns)
     if changes:
-        return Relation(stream, _once(kept, using, how), running=True)
+        made = Relation(stream, _once(kept, using, how), running=True)
+        return _of_either(lower, made, left, right, using) if using and how == "full" else made
     windows = left.windows if left.windows is not None and stream.event_time == left.windows.end else None
     until = _until(_sided(left, right, part) for part in parts) if how == "inner" else {}
-    return Relation(stream, _once(kept, using, how), windows, until=tuple(until.get(stream.event_time or "", ())))
+    made = Relation(stream, _once(kept, using, how), windows, until=tuple(until.get(stream.event_time or "", ())))
+    return _of_either(lower, made, left, right, using) if using and how == "full" else made
 
 
 def _joinable(lower: Lower, relation: Relation, join: exp.Join) -> Relation:
@@ -306,14 +303,21 @@ def _sided(left: Relation, right: Relation, part: exp.Expr) -> exp.Expr:
     return exp.paren(part.copy().transform(sided), copy=False) if isinstance(part, exp.Or) else part.copy().transform(sided)
 
 
+def _of_either(lower: Lower, relation: Relation, left: Relation, right: Relation, using: Sequence[str]) -> Relation:
+    """The columns of USING behind a full join: those of whichever side has a row."""
+    made: list[tuple[str, exp.Expr]] = []
+    for name in using:
+        sides = [own_column(side.find(exp.column(name, quoted=True)).column) for side in (left, right)]
+        made.append((free_name(f"_using{len(made)}", relation.stream.columns), exp.Coalesce(this=sides[0], expressions=sides[1:])))
+    shown = [v for v in relation.columns if v.name.lower() not in {name.lower() for name in using}]
+    kept = [(name, own_column(name)) for name in relation.stream.columns if name != CHANGE]
+    stream = lower.project(relation, [*kept, *made]).stream
+    return replace(relation, stream=stream, columns=(*(Visible(name, "", made[at][0]) for at, name in enumerate(using)), *shown))
+
+
 def _once(columns: Sequence[Visible], using: Sequence[str], how: str) -> tuple[Visible, ...]:
-    """Without hidden columns, and with columns of USING once: the right's of a right join, else the left's."""
-    shown, names = [], {name.lower() for name in using}
-    seen: set[str] = set()
-    for visible in reversed(columns) if how == "right" else columns:
-        name = visible.name.lower()
-        if visible.table in ("_l", "_r") or (name in names and name in seen):
-            continue
-        seen.add(name)
-        shown.append(visible)
-    return tuple(reversed(shown)) if how == "right" else tuple(shown)
+    """Without hidden columns, and with columns of USING once, before all others: the right's of a right join, else the left's."""
+    names = [name.lower() for name in using]
+    seen = [visible for visible in columns if visible.table not in ("_l", "_r")]
+    by_name = {visible.name.lower(): visible for visible in (seen if how == "right" else reversed(seen)) if visible.name.lower() in names}
+    return (*(by_name[name] for name in names), *(visible for visible in seen if visible.name.lower() not in names))

@@ -17,6 +17,7 @@ from evenflow.query.script.lowering import Lower
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
 from evenflow.query.script.spans import window_spans_us
 from evenflow.query.sql.parser import dotted, free_variable, parse, to_sql
+from evenflow.stream.change import is_changelog
 
 GENERATORS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple")
 
@@ -46,7 +47,8 @@ def viewed(lower: Lower, relation: Relation, view: exp.Lateral) -> Relation:
 
 def generated(lower: Lower, relation: Relation, call: exp.Expr, names: Sequence[str], table: str, *, outer: bool = False) -> Relation:
     """The relation with the columns that a call makes. names: of them, none: those that Spark gives. table: what qualifies them."""
-    lower.check_final(relation, call, f"{call.name}(...)")
+    if not is_changelog(relation.stream.schema):  # What is taken back is taken apart, too.
+        lower.check_final(relation, call, f"{call.name}(...)")
     tree = relation.dotted(call)
     if tree.name.lower() == "json_tuple":
         made = _told(lower, relation, tree)

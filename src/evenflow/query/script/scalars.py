@@ -11,6 +11,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from evenflow.query.script.counted import as_counts
 from evenflow.query.script.inner import Parted, column_of, outer, parted
 from evenflow.query.script.join import joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
@@ -26,15 +27,17 @@ def with_scalars(lower: Lower, tree: exp.Select, relation: Relation, pending: li
     written. pending: conditions of WHERE."""
     grouped = tree.args.get("group") is not None or any(is_aggregated(item) for item in tree.expressions)
     for places in (pending, [] if grouped else tree.expressions):
-        for at, place in enumerate(list(places)):
+        for at, given in enumerate(list(places)):
+            place = as_counts(lower, given)
+            places[at] = place
             for query in list(_scalars(place)):
                 relation, value = _joined(lower, relation, query, tables)
                 if query is place:
                     place = value
                 else:
                     query.replace(value)
-            if place is not places[at]:
-                places[at] = exp.alias_(place, to_sql(places[at]).replace("`", ""), quoted=True) if places is not pending else place
+            if place is not given:
+                places[at] = exp.alias_(place, to_sql(given).replace("`", ""), quoted=True) if places is not pending else place
     return relation
 
 

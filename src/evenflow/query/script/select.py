@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from evenflow.query.changing import as_changes
 from evenflow.query.expression import fields_of
+from evenflow.query.script.aliases import with_aliases
 from evenflow.query.script.among import among
 from evenflow.query.script.best import best_rows, over_rows
 from evenflow.query.script.foreign import no_stream, with_first_of_each, with_lateral_views
@@ -29,12 +30,14 @@ from evenflow.query.script.lowering import (
 )
 from evenflow.query.script.match import recognized
 from evenflow.query.script.over_groups import without_groups
+from evenflow.query.script.pivoted import pivoted
 from evenflow.query.script.placed import cut, number_of, with_named_windows
 from evenflow.query.script.qualify import check_names, without_qualify
 from evenflow.query.script.relation import Relation, Visible, is_column
 from evenflow.query.script.scalars import with_scalars, without_having
 from evenflow.query.script.united import distinct as distinct_rows
 from evenflow.query.script.united import united
+from evenflow.query.script.unread import without_unread_maps
 from evenflow.query.script.values import source_of
 from evenflow.query.sql.parser import dotted, to_sql
 
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from evenflow.query.builder import Stream
 
 _CLAUSES: Final = frozenset(
-    {"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match", "laterals", "qualify"}
+    {"expressions", "from_", "joins", "where", "group", "having", "with_", "distinct", "kind", "match", "laterals", "qualify", "hint"}
 )
 _REMEDIES: Final = {
     "order": "a stream has no end to sort at; leave it out, and sort what comes out of the sink, or use complete mode",
@@ -50,8 +53,6 @@ _REMEDIES: Final = {
 }
 
 _IN_FROM: Final = {
-    "pivots": "write a column for each value, count(*) FILTER (WHERE x = 'a') AS a, and, of columns that become rows, "
-    "LATERAL VIEW stack(2, 'a', a, 'b', b) v AS name, value",
     "sample": "write a condition on a hash, WHERE abs(hash(key)) % 100 < 10",
 }
 
@@ -125,6 +126,7 @@ class Lowering(Lower):
             found = best_rows(self, tree, tables, pending)
             relation = self._from(tree, tables, pending) if found is None else self._left(found, tree, tables, pending)
         relation = with_scalars(self, tree, relation, pending, tables)
+        with_aliases(self, tree, relation)
         for clause in ("expressions", "group", "having"):
             given = tree.args.get(clause)
             tree.set(clause, [relation.dotted(each) for each in given] if isinstance(given, list) else given and relation.dotted(given))
@@ -175,6 +177,13 @@ class Lowering(Lower):
 
     def table(self, tree: exp.Expr, tables: Tables) -> Relation:
         """One item of FROM: a name, or a query in parentheses, behind its alias."""
+        return without_unread_maps(self, tree, self._table(tree, tables))
+
+    def _table(self, tree: exp.Expr, tables: Tables) -> Relation:
+        if tree.args.get("pivots"):
+            bare = tree.copy()
+            bare.set("pivots", None)
+            return pivoted(self, tree, self._table(bare, tables), tables)
         if isinstance(tree, exp.Subquery):
             for clause, value in tree.args.items():
                 if value and clause not in ("this", "alias", "with_"):
@@ -278,7 +287,7 @@ def _shown_by(query: exp.Select, parts: Sequence[exp.Expr]) -> int:
 
 
 def _word(clause: str) -> str:
-    return {"pivots": "PIVOT"}.get(clause, clause.strip("_").upper())
+    return clause.strip("_").upper()
 
 
 def _bare(tree: exp.Table) -> exp.Table:

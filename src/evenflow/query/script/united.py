@@ -10,6 +10,7 @@ from sqlglot import exp
 from evenflow.query.changing import as_changes
 from evenflow.query.script.inner import column_of
 from evenflow.query.script.join import joined
+from evenflow.query.script.lateral import is_generator
 from evenflow.query.script.lowering import Item, Lower, Tables
 from evenflow.query.script.relation import Relation, free_name, own_column
 from evenflow.query.sql.types import common, name_of
@@ -59,19 +60,47 @@ def distinct(lower: Lower, relation: Relation, where: exp.Expr) -> Relation:
 
 def _sides(lower: Lower, tree: exp.SetOperation, word: str, tables: Tables) -> tuple[Relation, Relation]:
     """Both queries with the first one's names and the types in which they meet."""
-    left, right = lower.query(tree.this, tables), lower.query(tree.expression, tables)
+    left, nulls = _with_nulls(lower, tree.this, tables)
+    right, others = _with_nulls(lower, _with_names(tree.expression), tables)
     if len(left.columns) != len(right.columns):
         message = f"{word} of {len(left.columns)} and {len(right.columns)} columns; select as many on both sides"
         lower.script.fail(tree.expression, message)
     sides: list[list[Item]] = [[], []]
     with lower.script.at(tree.expression):
-        for a, b in zip(left.columns, right.columns, strict=True):
+        for at, (a, b) in enumerate(zip(left.columns, right.columns, strict=True)):
             types = left.stream.schema.field(a.column).type, right.stream.schema.field(b.column).type
-            type_ = common(types, f"column {a.name!r} of {word}")
-            for side, visible, given in zip(sides, (a, b), types, strict=True):
-                side.append((a.name, _as(visible.column, given, type_)))
+            if at in nulls and at in others:
+                lower.script.fail(tree.expression, f"column {a.name!r} of {word} is NULL on both sides; cast one, CAST(NULL AS string)")
+            type_ = types[1] if at in nulls else types[0] if at in others else common(types, f"column {a.name!r} of {word}")
+            for side, visible, given, empty in zip(sides, (a, b), types, (nulls, others), strict=True):
+                side.append((a.name, _cast(exp.Null(), type_) if at in empty else _as(visible.column, given, type_)))
         first, second = (lower.project(relation, items) for relation, items in zip((left, right), sides, strict=True))
     return first, second
+
+
+def _with_names(query: exp.Expr) -> exp.Expr:
+    """The second query with a name for each column that has none: its names are not those of the result, so any will do."""
+    if not isinstance(query.unnest(), exp.Select):
+        return query
+    query = query.copy()
+    select = query.unnest()
+    for at, item in enumerate(select.expressions):
+        if not isinstance(item, exp.Alias | exp.Aliases | exp.Column | exp.Dot) and not item.is_star and not is_generator(item):
+            select.expressions[at] = exp.alias_(item, f"_column{at}", quoted=True)
+    return query
+
+
+def _with_nulls(lower: Lower, query: exp.Expr, tables: Tables) -> tuple[Relation, frozenset[int]]:
+    """The relation of a query, and which of its columns are NULL and no more: these are of the type of the other query's."""
+    select = query.unnest()
+    items = select.expressions if isinstance(select, exp.Select) and not any(item.is_star for item in select.expressions) else []
+    empty = frozenset(at for at, item in enumerate(items) if isinstance(item.unalias(), exp.Null))
+    if empty:
+        query = query.copy()
+        for at in empty:
+            item = query.unnest().expressions[at]
+            query.unnest().expressions[at] = exp.alias_(exp.cast(exp.Null(), "boolean"), item.alias or f"NULL{at}", quoted=True)
+    return lower.query(query, tables), empty
 
 
 def _compared(lower: Lower, tree: exp.SetOperation, first: Relation, second: Relation) -> Relation:
@@ -86,7 +115,11 @@ def _compared(lower: Lower, tree: exp.SetOperation, first: Relation, second: Rel
 def _as(column: str, given: pa.DataType, wanted: pa.DataType) -> exp.Expr:
     """The column, cast if it must be."""
     own = own_column(column)
-    return own if given == wanted else exp.Cast(this=own, to=exp.DataType.build(name_of(wanted), dialect="spark"))
+    return own if given == wanted else _cast(own, wanted)
+
+
+def _cast(tree: exp.Expr, wanted: pa.DataType) -> exp.Cast:
+    return exp.Cast(this=tree, to=exp.DataType.build(name_of(wanted), dialect="spark"))
 
 
 __all__ = ["distinct", "united"]

@@ -29,11 +29,11 @@ def _sums(given: Lists, values: Floats) -> Floats:
 
 
 def _centred(given: Lists) -> tuple[Floats, Floats]:
-    """How many there are, and each value's distance from its row's mean."""
+    """How many there are, and each value's distance from its row's mean: exactly 0 where all are equal."""
     values, count = given.values.to_numpy(zero_copy_only=False), given.counts.astype(np.float64)
     with np.errstate(all="ignore"):
-        mean = _sums(given, values) / count
-    return count, values - mean[given.parents]
+        off = values - values[given.starts[given.parents]]
+        return count, off - (_sums(given, off) / count)[given.parents]
 
 
 def _moments(power: int, a: Node) -> Node:
@@ -57,8 +57,9 @@ def _together(what: str, a: Node, b: Node) -> Node:
             (count, x), (_, y) = _centred(one), _centred(other)
             both = _sums(one, x * y)
             if what == "corr":
-                made, least = both / np.sqrt(_sums(one, x * x) * _sums(one, y * y)), 2
-            elif what == "covar_pop":
+                spread = np.sqrt(_sums(one, x * x) * _sums(one, y * y))
+                return pa.array(both / spread, mask=(one.counts < 2) | (spread == 0.0))
+            if what == "covar_pop":
                 made, least = both / count, 1
             else:
                 made, least = both / (count - 1), 2

@@ -100,6 +100,24 @@ def calculate(operator: str, a: Node, b: Node) -> Node:
     return lift(over_arrays(kernel), type_, a, b, raises=True, order=(1, 0) if operator in _DIVIDING else None)
 
 
+def whole_quotient(a: Node, b: Node) -> Node:
+    """`a div b`: bigint, towards zero; its lowest 64 bits where it has more, as in Spark."""
+    a, b = _as_decimal(a, b), _as_decimal(b, a)
+
+    def one(x: Decimal, y: Decimal) -> int:
+        if not y:
+            raise DivideByZero("division by zero; guard it with nullif(divisor, 0) or CASE WHEN")
+        (p, q), (r, s) = x.as_integer_ratio(), y.as_integer_ratio()
+        whole = abs(p * s) // abs(q * r)
+        return ((whole if (p < 0) == (r < 0) else -whole) + 2**63) % 2**64 - 2**63
+
+    def kernel(x: Value, y: Value) -> Value:
+        pairs = zip(x.to_pylist(), y.to_pylist(), strict=True)
+        return pa.array([None if p is None or q is None else one(p, q) for p, q in pairs], LONG)
+
+    return lift(over_arrays(kernel), LONG, a, b, raises=True, order=(1, 0))
+
+
 def _quick(operator: str, a: Any, b: Any, type_: pa.DataType) -> Callable[[Value, Value], Value] | None:
     """Arrow's kernel, where 38 digits are enough for any result: it has Spark's precision then, and nothing to round or to refuse."""
     if operator == "/":

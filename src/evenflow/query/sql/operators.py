@@ -152,9 +152,12 @@ def member(value: Node, items: Sequence[Node]) -> Node:
         for item in items[1:]:
             result = either(result, compare("=", value, item))
         return result
-    known = pa.array([c.as_py() for c in constants if c.is_valid], type)
+    values = [c.as_py() for c in constants if c.is_valid]
+    if floating(type) and 0.0 in values:  # Both zeros are equal, but Arrow looks for the one that it is given.
+        values = [*values, 0.0, -0.0]
+    known = pa.array(values, type)
     find = call("is_in", pc.SetLookupOptions(value_set=known, skip_nulls=True))
-    miss = pa.scalar(None if len(known) < len(items) else False, BOOL)
+    miss = pa.scalar(None if any(not c.is_valid for c in constants) else False, BOOL)
     return lift(lambda v: pc.if_else(pc.is_valid(v), pc.if_else(find(v), True, miss), pa.scalar(None, BOOL)), BOOL, value)
 
 
@@ -260,9 +263,11 @@ def whole_divide(a: Node, b: Node) -> Node:
     if (a.type, b.type) in ((INTERVAL, INTERVAL), (MONTHS, MONTHS)):
         counts = [cast_raw(n, LONG) if n.type == INTERVAL else literal(pa.scalar(months_of(n), LONG)) for n in (a, b)]
         return _quotient("divide", "divide_checked", LONG, *counts)
+    if decimal_math.exact(a, b):
+        return decimal_math.whole_quotient(a, b)
     for node in (a, b):
         if floating(node.type) or decimal(node.type):
-            raise TypeMismatch(f"div needs whole numbers, but {node.text} is {name_of(node.type)}; use floor(a / b)")
+            raise TypeMismatch(f"div needs whole numbers or decimals, but {node.text} is {name_of(node.type)}; use floor(a / b)")
     a, b, _ = _of_numbers("div", a, b)
     if not any(integral(n.type) for n in (a, b)):
         raise TypeMismatch(f"div needs a whole number: {a.text} div {b.text}")
