@@ -25,8 +25,6 @@ FOR_EVER: Final = 2**62
 LOOK_US: Final = 50
 LOOKS: Final = 1_000
 """How often, and how many times at most, it is looked whether a fault's moment has come."""
-
-
 BRIEF_US: Final = 200_000
 """The longest that something lasts where sites are soon missed: no driver is away for as long as they live without it."""
 
