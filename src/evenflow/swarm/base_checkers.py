@@ -92,13 +92,9 @@ def may_begin_again(world: SimWorld) -> bool:
     """Whether all that begins again from a base in this run can be lost now: it has one, and nothing is under way. Or the run goes on from
     its location."""
     machine = world.coordinator
-    upstream = [segment for segment, mode in enumerate(machine.plan.modes) if mode is Mode.UPSTREAM]
-    if machine.journal is not None or not (upstream or machine.backing.active):
+    if machine.journal is not None or not any(mode in BASED for mode in machine.plan.modes):
         return True
-    calm = not machine.under_way() and not machine.view.lacks() and not machine.recovery.lost()
-    if machine.backing.active and not (calm and machine.reviving.based()):
-        return False
-    return calm and all(machine.reviving.has_base(segment) for segment in upstream)
+    return not machine.under_way() and not machine.view.lacks() and machine.reviving.based()
 
 
 def one_at_a_time(world: SimWorld) -> bool:
