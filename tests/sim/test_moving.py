@@ -8,6 +8,8 @@ import pytest
 
 from evenflow.coordinator.events import DrainSite, MovesRequested, SiteLost
 from evenflow.policy.move import Move
+from evenflow.site.options import FlowOptions
+from evenflow.swarm.taken import taken_in
 from tests.drawn import one_in
 from tests.sim.test_scenarios import Stage
 
@@ -84,6 +86,37 @@ def test_a_site_is_emptied(replicas: int) -> None:
     stage.wait(lambda: victim not in stage.machine.sites, "the verdict")
     assert stage.world.redundancy() == replicas
     stage.finish()
+
+
+@pytest.mark.parametrize("told", ["before", "behind"])
+@pytest.mark.parametrize(("replicas", "dies"), [(1, False), (2, False), (2, True)])
+def test_a_run_is_drained_while_a_source_moves(replicas: int, told: str, dies: bool) -> None:
+    """Goal: what has been taken in is finished, whoever has taken it in. Method: the leader of a source's partition takes in rows that no
+    epoch has yet when the partition is live elsewhere; the run is drained just before or behind that. What a leader that dies then has
+    not told anybody may be lost, but the run ends."""
+    stage = Stage(sites=5, replicas=replicas, options=FlowOptions(linger_ms=40.0, epoch_rows=1_000, heartbeat_ms=10.0))
+    world, machine, key = stage.world, stage.machine, (0, 0)
+    world.run_for(0.2)
+    former, more = stage.leader(), world.quotas[key] + 7
+    moves(stage, Move(*key[:1], key[1:], former, other(stage, 0, (0,)), "to see"))
+    stage.wait(lambda: bool(machine.moving.unconfirmed), "the move to be all but over")
+    world.pause_driver(0.01)
+    part = world.sites[former].part
+    world.quotas[key] = more
+    stage.wait(lambda: key not in part.ingress.queues or part.ingress.queues[key].rows == 7, "rows")
+    assert part.leading.logs[key].taken == more - 7 and machine.moving.unconfirmed, "an epoch has them already"
+    if told == "behind":
+        moved(stage)
+    assert stage.leader() == (former if told == "before" else hosts(stage, 0, 0)[-1])
+    world.stop(drain=True)
+    world.quotas.clear()
+    if dies:
+        stage.wait(lambda: key not in part.ingress.queues, "the partition to be elsewhere")
+        world.kill(former)
+    world.run_until_quiet(20.0)
+    assert world.error is None
+    taken = [taken_in(world, 0, partition) for partition in range(world.layout.segments[0].partitions)]
+    assert dies or taken[0] >= more, f"{more} rows had been taken in, and {taken[0]} are in epochs"
 
 
 @pytest.mark.parametrize("role", ["target", "replaced", "source"])

@@ -60,6 +60,7 @@ FOUND_WITH_MODES = {
     9_145_742: "A region lies about an epoch, and is gone before any other has made it.",
     9_144_937: "A change of modes takes a replica away, which finishes what came before it.",
     9_270_322: "A disk loses state that one site has alone, with amnesia.",
+    9_341_379: "A run is drained while a partition of a source moves, whose former leader has rows that no epoch has.",
     9_320_573: "A disk loses state that one site has alone, and that is in an image.",
     9_320_845: "What has begun again from its image lives where that is, and no death of it is promised to cost nothing.",
     9_340_688: "Another version is wanted while something begins again from its image.",

@@ -53,6 +53,7 @@ from evenflow.site.facts import (
     TookOver,
     UserCodeSlow,
 )
+from evenflow.site.given import SourceLeft
 from evenflow.site.peers import Talk
 from evenflow.site.replaying import Beginning
 from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWindow
@@ -77,7 +78,7 @@ def plan(version: Version | None = None) -> Plan:
 DELIVERED: list[control.Delivered] = [
     Started(5), MembershipChanged(MEMBERSHIP), PlanProposed(plan()), PlanCommitted(plan(NAMED)), PlanCommitted(plan(NONE_YET)),
     PlanAborted(3),
-    DrainRequested(), Durable(2**40), SinkCommitted(1, 2**40), StateMemoryChanged(None), StateMemoryChanged(12),
+    DrainRequested(), SourceLeft(0, 1, 2**40), Durable(2**40), SinkCommitted(1, 2**40), StateMemoryChanged(None), StateMemoryChanged(12),
 ]  # fmt: skip
 FROM_DRIVER: list[control.FromDriver] = [
     control.You(1, 2, 0.05), control.You(1, 2, 0), control.Roster(3, {0: ("10.0.0.1", 4000, "life"), 12: ("::1", 4001, "other")}),
@@ -100,7 +101,7 @@ WINDOW = SiteWindow(
 )
 FACTS: list[Fact] = [
     Promised(1), Refused(1, 2), PlanMissing(3), PartFinished(4, 5), PartFailed("box", 6, "trace", "reason", "ValueError"), CopyLive(7, 8),
-    TookOver(9), CopyFailed(10, "why"), Digests(1, 2, (3, 4), b"\1" * 16), DiskTrouble("full"),
+    TookOver(9), SourceLeft(0, 1, 2**40), CopyFailed(10, "why"), Digests(1, 2, (3, 4), b"\1" * 16), DiskTrouble("full"),
     ArcThinned(1, 2, (3, 4), (0, 5), b"\1" * 32, b"\0" * 32, 6),
     UserCodeSlow("score", 17, 5.5, "File ..."),
     Logged({(0, 1): (Cut(3, 20, 10, 2**40, True, False, (Share(0, -1, 0, True),)), Cut(4, 21, 21, 2**40, False, True)), (2, 0): ()}),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from evenflow.coordinator.effects import RunEffects
-from evenflow.coordinator.events import Kind, SiteSaid
+from evenflow.coordinator.events import Kind, SiteSaid, Tell
 from evenflow.site.facts import CopyFailed, CopyLive, TookOver
+from evenflow.site.given import SourceLeft
 
 
 def note_live(machine: RunEffects, event: SiteSaid) -> None:
@@ -39,6 +40,14 @@ def retire(machine: RunEffects, event: SiteSaid) -> None:
     text = f"{count} partitions of {name} have moved from site {copy.replaces} to site {copy.target}: {size:,} bytes"
     machine.happened(Kind.MOVE_DONE, event.site, text, moving.over(copy))
     machine.go_on()
+
+
+def pass_on(machine: RunEffects, event: SiteSaid) -> None:
+    """Effect of rule C3: who leads a partition of a source now hears how far who led it before it moved had read it."""
+    assert isinstance(event.fact, SourceLeft)
+    leader = machine.membership.leaders[event.fact.segment][event.fact.partition].site
+    if leader in machine.sites:
+        machine.act(Tell(leader, event.fact))
 
 
 def drop_copy(machine: RunEffects, event: SiteSaid) -> None:

@@ -25,6 +25,7 @@ from evenflow.site.events import (
     Started,
 )
 from evenflow.site.facts import Fact
+from evenflow.site.given import SourceLeft
 from evenflow.statistics.statistics import Statistics
 from evenflow.stream.ids import SiteId
 
@@ -299,7 +300,9 @@ CoordinatorEvent = (
 
 # ---------------------------------------------------------------- actions
 
-Message = Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested | Durable | Checkpoint | OfBases
+Message = (
+    Started | MembershipChanged | PlanProposed | PlanCommitted | PlanAborted | DrainRequested | Durable | Checkpoint | SourceLeft | OfBases
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

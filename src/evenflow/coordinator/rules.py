@@ -67,6 +67,7 @@ from evenflow.site.facts import (
     UserCodeSlow,
     Voided,
 )
+from evenflow.site.given import SourceLeft
 
 
 def said(
@@ -101,6 +102,7 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("C4", CopyLive, otherwise, RunEffects.ignore, "a copy that was dropped meanwhile")
     yield said("C3", TookOver, guards.took_over, copies.retire, "the target of a move knows that it counts: who it replaces goes")
     yield said("C3", TookOver, otherwise, RunEffects.ignore, "a copy that replaces nobody, or no longer does")
+    yield said("C3", SourceLeft, guards.is_member, copies.pass_on, "who leads a moved partition reads what its former leader had taken in")
     yield said("C4", CopyFailed, guards.under_way, copies.drop_copy, "the copy is forgotten and begins again")
     yield said("C4", CopyFailed, otherwise, RunEffects.ignore, "a copy that was dropped meanwhile")
     yield said("M1", DiskTrouble, guards.is_member, note_trouble, "state stays in memory beyond the budget: a person should know")

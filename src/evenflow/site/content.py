@@ -29,7 +29,7 @@ from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.stream.cut import WHOLE, Grid, Numbers, runs_of
-from evenflow.stream.ids import FIRST_TERM, Term
+from evenflow.stream.ids import FIRST_TERM, SiteId, Term
 from evenflow.stream.weight import narrowed
 
 NOBODY_WAITS: Final = 2**62
@@ -165,7 +165,7 @@ class ContentIngress(Ingress):
         self._linger_us, self._ends = grid.step_us, WHOLE
         self.stamp = grid.stamp(self.closed)
 
-    def lead(self, segment: Segment, log: PartitionLog, position: str | None = None) -> list[Record]:
+    def lead(self, segment: Segment, log: PartitionLog, position: str | None = None, former: SiteId | None = None) -> list[Record]:
         """Read this partition from here on, from behind what its log has."""
         key = (segment.id, log.partition)
         queue = ContentQueue(log.partition, row_bytes_of(segment.schema), position)

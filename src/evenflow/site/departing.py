@@ -10,6 +10,7 @@ from evenflow.plan.plan import Copy, Plan
 from evenflow.site.cohort import Cohort
 from evenflow.site.events import CloseSource, Ship
 from evenflow.site.feeding import Feeding
+from evenflow.site.given import SourceLeft
 from evenflow.site.ground import Acts
 from evenflow.site.hosted import Hosted
 from evenflow.site.housing import Housing
@@ -81,7 +82,7 @@ class Departing:
         for log in cohort.logs.values():
             self._leading.remember(log)
             self._leading.forget(log)
-            if self._ingress.resign(log.segment, log.partition):
+            if self._ingress.resign(log.segment, log.partition) is not None:
                 self._acts.act(CloseSource(log.segment, log.partition))
 
     def _vacate(self, cohort: Cohort) -> None:
@@ -112,8 +113,10 @@ class Departing:
                 if log is not None:
                     self._leading.remember(log)
                     self._leading.forget(log)
-                if self._ingress.resign(copy.segment, partition):
+                taken = self._ingress.resign(copy.segment, partition)
+                if taken is not None:
                     self._acts.act(CloseSource(copy.segment, partition))
+                    self._acts.tell(SourceLeft(copy.segment, partition, taken))
             if set(leaving) >= set(self.staying(cohort)):
                 self._feeding.leave(cohort)
                 del cohorts[key]

@@ -18,7 +18,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Copy, Plan
 from evenflow.site.chains import Link
 from evenflow.site.facts import Fact
-from evenflow.site.given import EpochsGiven
+from evenflow.site.given import Given
 from evenflow.site.hosted import Work
 from evenflow.site.images import BaseEvent, ImageOrder
 from evenflow.site.kept_rows import ReadRows, RowsRead, RowsStored, RowsUnread, StoreRows
@@ -292,7 +292,7 @@ Event = (
     | RowsArrived
     | BatchDone
     | SourceEnded
-    | EpochsGiven
+    | Given
     | RowsStored
     | RowsRead
     | RowsUnread

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evenflow.availability.entries import Cut, Key, Piece
 from evenflow.plan.plan import Begins
+from evenflow.site.given import SourceLeft
 from evenflow.stream.ids import FIRST_TERM, CopyNumber, PlanNumber, Term
 
 
@@ -268,6 +269,7 @@ Fact = (
     | ArcThinned
     | Voided
     | SourcesStand
+    | SourceLeft
     | Depends
     | Unread
     | StateUnreadable

@@ -28,7 +28,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.site.reflex import Reflex
 from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
 from evenflow.site.tally import Tallies
-from evenflow.stream.ids import FIRST_TERM
+from evenflow.stream.ids import FIRST_TERM, SiteId
 
 
 class Room(NamedTuple):
@@ -49,7 +49,8 @@ class Ingress:
     is left out of them.
 
     _demands: (epoch, when) that peers closed first, if rows may be left out. _logs: of the led partitions. _late: those whose former leader
-    had not cut all replayed epochs that this site has closed. _stamped_us: by the clock here, since when `stamp` is what it is; None: since
+    had not cut all replayed epochs that this site has closed. _left: up to where a former leader that has moved away had taken rows in.
+    _owed: who has led it, lives, and has not said so yet. _stamped_us: by the clock here, since when `stamp` is what it is; None: since
     somebody asks.
     """
 
@@ -61,6 +62,8 @@ class Ingress:
         self.draining = False
         self._logs: dict[Key, PartitionLog] = {}
         self._late: list[Key] = []
+        self._left: dict[Key, int] = {}
+        self._owed: dict[Key, SiteId] = {}
         self.last_close_us = 0
         self.stamp = 0
         self._stamped_us: int | None = None
@@ -71,15 +74,15 @@ class Ingress:
         self._wanted = self._insisted = 0
         self._linger_us = int(options.linger_ms * 1000)
 
-    def lead(self, segment: Segment, log: PartitionLog, position: str | None = None) -> list[Record]:
+    def lead(self, segment: Segment, log: PartitionLog, position: str | None = None, former: SiteId | None = None) -> list[Record]:
         """Lead this partition from here on. Returns empty records for the epochs that this site has closed and its log has not, unless
         these are replayed: then they follow when their rows are here (`catch_up`).
 
-        position: column of the source's position, if it has one.
+        position: column of the source's position, if it has one. former: who has led it, if it lives and will say how far it had read.
         """
         key = (segment.id, log.partition)
         queue = IngressQueue(log.partition, row_bytes_of(segment.schema), position)
-        queue.ended = log.ended or (self.draining and log.end >= self.beginning.durable)
+        queue.ended = log.ended
         queue.announced = log.ended
         queue.dated = self.reflex.covers(segment.id)
         self._logs[key] = log
@@ -87,6 +90,9 @@ class Ingress:
         if not self.queues:
             self.closed = log.end
         self.queues[key] = queue
+        if former is not None:
+            self._owed[key] = former
+        self._drain(key)
         self.demand(log.end)
         if log.end < min(self.closed, self.beginning.durable):
             self._late.append(key)
@@ -99,20 +105,44 @@ class Ingress:
         missing = range(log.end + 1, self.closed + 1)
         return [Record(*key, epoch, FIRST_TERM, 0, self.stamp, self.stamp, log.taken, False, log.ended, None) for epoch in missing]
 
-    def resign(self, segment: int, partition: int) -> bool:
-        """Lead this partition no more; rows that no epoch has taken are read again by its new leader. True if it was led here."""
-        self._late = [key for key in self._late if key != (segment, partition)]
-        return self.queues.pop((segment, partition), None) is not None
+    def resign(self, segment: int, partition: int) -> int | None:
+        """Lead this partition no more; rows that no epoch has taken are read again by its new leader. Returns the position up to which they
+        had been taken in, also by those who led it before; None if it was not led here."""
+        key = (segment, partition)
+        self._late = [late for late in self._late if late != key]
+        self._owed.pop(key, None)
+        queue = self.queues.pop(key, None)
+        return None if queue is None else max(queue.behind(self._logs[key].taken), self._left.get(key, 0))
 
     def drain(self) -> None:
-        """No more rows are wanted but those that are replayed."""
+        """No more rows are wanted but those that are replayed, or that who led a partition before it moved had taken in."""
         self.draining = True
-        for key, queue in self.queues.items():
-            queue.ended = queue.ended or self._logs[key].end >= self.beginning.durable
+        for key in self.queues:
+            self._drain(key)
+
+    def _drain(self, key: Key) -> None:
+        """If the run is drained, the source partition ends where it had been taken in, as soon as that is known and has come."""
+        log, queue = self._logs[key], self.queues[key]
+        if self.draining and log.end >= self.beginning.durable and key not in self._owed:
+            queue.ended = queue.ended or queue.behind(log.taken) >= self._left.get(key, 0)
+
+    def hear_left(self, key: Key, taken: int) -> None:
+        """Who has led this partition has moved away, and had taken in its rows up to this position."""
+        self._owed.pop(key, None)
+        self._left[key] = max(taken, self._left.get(key, 0))
+        if key in self.queues:
+            self._drain(key)
+
+    def change(self, sites: Collection[SiteId]) -> None:
+        """Who is not among these sites any more says nothing: what it had read counts as far as a log has it."""
+        for key in [key for key, former in self._owed.items() if former not in sites]:
+            del self._owed[key]
+            self._drain(key)
 
     def replays(self, key: Key) -> bool:
-        """Whether rows of this partition, which is led here, are still to be cut as they were before."""
-        return key in self.queues and self._next_cut(key) is not None
+        """Whether rows of this partition, which is led here, are still to be read as they were before, also when the run is drained."""
+        queue = self.queues.get(key)
+        return queue is not None and (self._next_cut(key) is not None or not queue.ended)
 
     def room(self, key: Key) -> int:
         """Rows that may still come for this partition: enough for what is replayed next, however much that is."""
@@ -146,6 +176,9 @@ class Ingress:
     def may_close(self, granted: int, processed: int, now_us: int) -> bool:
         """Whether the next epoch closes now. granted: last epoch with room everywhere (A5). processed: last one processed everywhere."""
         epoch = self.closed + 1
+        if self.draining and self._left:
+            for key in self.queues:
+                self._drain(key)
         if not self.queues or self._late or (self.hold_from is not None and epoch >= self.hold_from):
             return False
         if epoch <= self.beginning.durable:

@@ -109,6 +109,12 @@ class IngressQueue:
             return before + int(batch.num_rows)
         return int(batch.column(self.position)[-1].as_py()) + 1
 
+    def behind(self, before: int) -> int:
+        """Where the source is behind all rows that wait. before: where it was before them."""
+        if self.position is None:
+            return before + self.rows
+        return next((self.position_after(batch, before) for batch, _, _ in reversed(self._queue) if batch is not None), before)
+
     def positions(self, batch: pa.RecordBatch, before: int) -> Positions:
         """int64 (n,): where the source was at each of the next rows. before: where it was then."""
         if self.position is None:

@@ -77,6 +77,8 @@ class Leading:
     def change(self) -> list[PartitionLog]:
         """Plan or membership are new. Returns the logs that this site leads from now on, whose sources it must open."""
         view, promoted = self._view, []
+        formers: dict[Key, SiteId] = {}
+        self.ingress.change(view.membership.sites)
         for key, log in self.logs.items():
             leader = view.leader(*key)
             role = self._roles.get(key)
@@ -95,6 +97,8 @@ class Leading:
                     log.lead()
                     if self._cuts(key):
                         promoted.append(log)
+                        if role is not None and role.leader in view.membership.sites:
+                            formers[key] = role.leader
                 else:
                     log.new_term()
                     if self._started:
@@ -104,7 +108,8 @@ class Leading:
             self.hear_held(peer, held)
         for log in promoted:
             segment = self._layout.segments[log.segment]
-            self.publish(self.ingress.lead(segment, log, self._layout.sources[segment.source or ""].position))
+            position, former = self._layout.sources[segment.source or ""].position, formers.get((log.segment, log.partition))
+            self.publish(self.ingress.lead(segment, log, position, former))
         return promoted
 
     def add(self, log: PartitionLog) -> None:

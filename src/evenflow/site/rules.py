@@ -43,7 +43,7 @@ from evenflow.site.events import (
     WriteFailed,
     Written,
 )
-from evenflow.site.given import EpochsGiven
+from evenflow.site.given import EpochsGiven, SourceLeft
 from evenflow.site.images import CaptureArrived, CapturePasted
 from evenflow.site.kept_rows import RowsRead, RowsStored, RowsUnread
 from evenflow.site.restoring import FROM_NOTHING, reviving
@@ -140,6 +140,12 @@ def give_up(part: Effects, event: GiveUp) -> None:
     part.act(Leave(event.why))
 
 
+def hear_left(part: Effects, event: SourceLeft) -> None:
+    """Effect of rule C3 where a source's partition has moved to."""
+    part.stir()
+    part.ingress.hear_left((event.segment, event.partition), event.taken)
+
+
 def is_capture(part: Effects, event: TransferFailed) -> bool:
     """It was no copy's state, but a capture: see `Backing.capture`."""
     return event.copy < 0
@@ -169,6 +175,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("J5", RowsUnread, guards.leads, Effects.give_up_rows, "nothing else has these rows")
     yield Rule("J5", RowsUnread, otherwise, Effects.ignore, "another site leads by now, and reads for itself")
     yield Rule("E6", DrainRequested, always, Effects.drain, "a drained source has ended")
+    yield Rule("C3", SourceLeft, always, hear_left, "what the former leader of a moved partition had taken in is read, drained or not")
     yield Rule("V3", Heard, guards.is_fenced, Effects.ignore, "nothing is accepted from a site that was declared dead")
     yield Rule("A2", Heard, guards.can_be_heard, Effects.hear, "frames, marks, acknowledgements, resumes and records of a peer")
     yield Rule(
