@@ -61,6 +61,7 @@ FOUND_WITH_MODES = {
     9_144_937: "A change of modes takes a replica away, which finishes what came before it.",
     9_270_322: "A disk loses state that one site has alone, with amnesia.",
     9_341_379: "A run is drained while a partition of a source moves, whose former leader has rows that no epoch has.",
+    9_340_865: "A region far away comes back, and each of fifteen epochs is asked of it a round trip after the last.",
     9_320_573: "A disk loses state that one site has alone, and that is in an image.",
     9_320_845: "What has begun again from its image lives where that is, and no death of it is promised to cost nothing.",
     9_340_688: "Another version is wanted while something begins again from its image.",

@@ -23,9 +23,10 @@ from evenflow.world.sim.subscriber import SimSubscriber
 from evenflow.world.sim.world import SimWorld
 
 LOOK_US: Final = 20_000
-ROUND_TRIPS: Final = KEPT_ON
-"""A leg that gives nothing keeps its place while one epoch less is asked of another one, each a round trip after the one before; then that
-one brings all. Only the first waits for its hedge: tests/availability/test_hedging.py has a reader that falls behind by just so much."""
+ROUND_TRIPS: Final = 1 + KEPT_ON
+"""Who comes back is asked for its heads, which is one. A leg that gives nothing keeps its place while KEPT_ON - 1 epochs are asked of
+another one, each a round trip after the one before, and then that one is asked for all. Only the first waits for its hedge, from its head
+on: tests/availability/test_hedging.py has a reader that falls behind by just so much."""
 FENCINGS: Final = 12
 """So often regions may take a sink from each other for each thing that was done to them, or epoch that went by."""
 
@@ -155,7 +156,7 @@ class RegionCheckers:
         for place, leg in enumerate(reader.legs):
             key = (at, place)
             well = leg.up_us is not None and not leg.cut and not leg.slow_us
-            patience_us = MOST_US + (2 * ROUND_TRIPS + 1) * self._slowest_us(at, reader)
+            patience_us = MOST_US + 2 * ROUND_TRIPS * self._slowest_us(at, reader)
             if not well:
                 self._well_since.pop(key, None)
                 self._seen.pop(10 * at + place, None)
