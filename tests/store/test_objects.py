@@ -158,10 +158,30 @@ def test_stores_of_which_it_is_not_known_are_refused_with_a_list_of_the_others(u
         open_store(url)
 
 
-@pytest.mark.parametrize("url", ["file://host/a", "s3:///a", "s3://b/a?x=1", "webhdfs://h", "webhdfs:///a", "webhdfs://h/a?op=x"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        " ",
+        "file://",
+        "a\0b",
+        "file:///a%00b",
+        "file://host/a",
+        "s3:///a",
+        "s3://b/a?x=1",
+        "webhdfs://h",
+        "webhdfs:///a",
+        "webhdfs://h/a?op=x",
+    ],
+)
 def test_a_url_that_names_no_place_is_refused(url: str) -> None:
     with pytest.raises(LocationError):
         open_store(url)
+
+
+def test_a_directory_may_be_a_path(tmp_path: Path) -> None:
+    open_store(tmp_path).create("a", b"one")
+    assert open_store(str(tmp_path)).names() == ["a"]
 
 
 def test_a_name_node_that_does_not_answer_is_said_to() -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import pytest
 from tests.golden import copied, golden
@@ -17,6 +18,8 @@ from tests.store.faulty import Fails
 from tests.world.test_taking import append, began, checkpoint, looked
 
 import evenflow as ef
+from evenflow.availability.alive import alive_name
+from evenflow.availability.alive import to_bytes as alive_bytes
 from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, entry_name, to_bytes
 from evenflow.availability.retained import folder_of, removed_name
 from evenflow.cli.app import main
@@ -30,6 +33,7 @@ from evenflow.stream.digest import digest_of
 from evenflow.world.locations.checkpoints import Checkpoints
 from evenflow.world.locations.kept import kept_at
 from evenflow.world.locations.removing import remove
+from evenflow.world.locations.silence import alive_at
 from evenflow.world.spark.driver.readable import readable
 from evenflow.world.spark.driver.taking import begin
 
@@ -261,6 +265,19 @@ def test_a_checkpoint_that_is_removed_takes_no_rows_along(tmp_path: Path) -> Non
     assert ef.checkpoints(location).verify().whole
 
 
+@pytest.mark.parametrize("command", [["inspect"], ["export", "TARGET"], ["state", "visits"]], ids=lambda command: command[0])
+def test_who_asks_for_the_newest_hears_which_one_was_passed_over(
+    command: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    location = copied(tmp_path, 1)
+    lost = object_of(location, "totals", "3")
+    lost.unlink()
+    name, *more = [str(tmp_path / "to") if each == "TARGET" else each for each in command]
+    assert run(name, location, *more, "--json") == 0
+    shown = capfd.readouterr()
+    assert f"checkpoint 1.3 is passed over: {lost.relative_to(location)} is missing" in shown.err and json.loads(shown.out)
+
+
 # ---------------------------------------------------------------- removing
 
 
@@ -298,6 +315,23 @@ def test_force_does_not_take_from_a_live_driver_what_it_needs(tmp_path: Path) ->
     with pytest.raises(OperationRefused, match=r"1\.3 is needed: a driver runs here"):
         remove(store, before, before.find(3), force=True)
     assert len(ef.checkpoints(location).list()) == 3
+
+
+def test_what_a_dead_driver_has_said_last_is_no_sign_of_life(tmp_path: Path) -> None:
+    """It stays beside the journal. A driver that says so anew meanwhile lives, though it appends nothing."""
+    location = copied(tmp_path, 4)
+    store = open_store(location)
+    kept = kept_at(store)
+    said = alive_at(store, kept.standing)
+    newest = [each for each in kept.checkpoints() if each.complete][-1]
+    assert said is not None
+
+    again = Timer(0.2, lambda: store.put(alive_name(said.generation), alive_bytes(replace(said, count=said.count + 1))))
+    again.start()
+    with pytest.raises(OperationRefused, match="is needed: a driver runs here"):
+        remove(store, kept, newest, force=True, silent_s=30.0)
+    again.join()
+    assert ef.checkpoints(location).remove(newest.name, force=True, silent_s=0.3) > 0
 
 
 def test_what_another_checkpoint_names_stays(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def inspect(context: typer.Context, location: Where, number: Which = None, json:
     Example: `evenflow checkpoints inspect s3://bucket/sessions 12`
     """
     output: Output = context.obj
-    found = _at(location).inspect(number)
+    found = _chosen(output, location, number).inspect(number)
     output.report(found.to_json())
     if not output.as_json:
         _print_inspected(output, found)
@@ -146,7 +146,7 @@ def export(
     Example: `evenflow checkpoints export /shared/locations/sessions s3://bucket/before-upgrade`
     """
     output: Output = context.obj
-    made = _at(location).export(target, number, say=_slowly(output))
+    made = _chosen(output, location, number).export(target, number, say=_slowly(output))
     output.report(made.to_json())
     if not output.as_json:
         what = f"savepoint {made.location}: epoch {made.epoch}, {_count(made.objects)}, {_size(made.bytes)}"
@@ -172,7 +172,7 @@ def state(
     from evenflow.world.locations.looking import shown
 
     output: Output = context.obj
-    found = _at(location)
+    found = _chosen(output, location, checkpoint)
     given = None if keys is None else _parquet(keys)
     # One row more than is shown says whether there are more.
     table = found.state(box, checkpoint, kind=kind, limit=limit + 1 if limit else None, keys=given)
@@ -230,6 +230,19 @@ def _at(location: str) -> Checkpoints:
     from evenflow.world.locations.checkpoints import checkpoints as found_at
 
     return found_at(location)
+
+
+def _chosen(output: Output, location: str, number: str | None) -> Checkpoints:
+    """The location, whose newest whole checkpoint is meant if no number was given: then newer ones that are not whole are named."""
+    found = _at(location)
+    if number is None:
+        passed: list[Checkpoint] = []
+        for each in found.list():
+            passed = [] if each.complete else [*passed, each]
+        for each in passed:
+            if each.epoch is not None:
+                output.say(f"checkpoint {each.name} is passed over: {each.wrong}")
+    return found
 
 
 def _parquet(path: Path) -> Any:

@@ -15,6 +15,7 @@ import re
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from os import PathLike
 from typing import Any, Final
 
 from evenflow.availability.entries import FORMAT, FORMATS
@@ -99,7 +100,7 @@ def open_location(
     return Location(store, head, fresh=head == mine)
 
 
-def find_location(url: str, options: Mapping[str, Any] | None = None) -> Location:
+def find_location(url: str | PathLike[str], options: Mapping[str, Any] | None = None) -> Location:
     """A location that is there, to look at: nothing is written. Raises LocationError if there is none, or it cannot be read."""
     store = open_store(url, options)
     head = head_of(store)

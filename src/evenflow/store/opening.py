@@ -28,14 +28,17 @@ ROUNDS: Final = 3
 """So often two writers are let loose on one name."""
 
 
-def open_store(url: str, options: Mapping[str, Any] | None = None) -> Store:
+def open_store(url: str | os.PathLike[str], options: Mapping[str, Any] | None = None) -> Store:
     """The store at a local path or URL; nothing is read or written yet.
 
     options: of the store's client; for S3 those of s3fs, for WebHDFS `user` or `token`. Raises LocationError for any other store.
     """
+    url = os.fspath(url)
     parts = urlsplit(url)
     if parts.scheme in ("", "file"):
         path = unquote(parts.path) if parts.scheme else url
+        if not path.strip() or "\0" in path:
+            raise LocationError(f"checkpoint location {url!r} names no place; use {SUPPORTED}")
         if parts.scheme and parts.netloc not in ("", "localhost"):
             raise LocationError(f"checkpoint location {url}: a file URL names no machine; write file:///{parts.netloc}{parts.path}")
         if options:

@@ -25,6 +25,7 @@ from evenflow.query.structure import Structure, differences
 from evenflow.state.objects import Origin, Rewriting
 from evenflow.statistics.plain import plain_fields
 from evenflow.stream.epoch import NO_WATERMARK
+from evenflow.world.locations.inspecting import parts_of, rows_of
 from evenflow.world.locations.reading import fields_of
 
 Place = tuple[int, int]
@@ -340,12 +341,8 @@ def _routes(said: Structure, segment: int) -> list[Any]:
 
 def _sizes(made: Completed) -> dict[Place, tuple[int, int]]:
     """(rows, bytes) of each step that has state."""
-    found: dict[Place, tuple[int, int]] = {}
-    for piece in made.pieces:
-        for stored in piece.objects:
-            rows, size = found.get((piece.segment, stored.step), (0, 0))
-            found[piece.segment, stored.step] = rows + stored.rows, size + stored.bytes
-    return found
+    found = parts_of(made)
+    return {place: (rows_of(place[1], parts), sum(stored.bytes for _, stored in parts)) for place, parts in found.items()}
 
 
 def _taken(pieces: Sequence[Piece], names: Mapping[str, str]) -> dict[str, StoredObject]:

@@ -7,6 +7,7 @@ is imported when the state of a box is read (decision 132).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -118,7 +119,9 @@ class Checkpoints:
         kept = self._kept()
         return remove(self._location.store, kept, kept.find(which), force=force, silent_s=silent_s)
 
-    def export(self, target: str, which: Which = None, options: Mapping[str, Any] | None = None, say: Say | None = None) -> Savepoint:
+    def export(
+        self, target: str | PathLike[str], which: Which = None, options: Mapping[str, Any] | None = None, say: Say | None = None
+    ) -> Savepoint:
         """Copy one checkpoint, with all that is needed to start from it, to an empty folder, as a savepoint. What was broken off goes on
         when it is asked for again. options: of the target's store. say: is told how far it is.
 
@@ -179,7 +182,7 @@ class Checkpoints:
         return made
 
 
-def checkpoints(location: str, options: Mapping[str, Any] | None = None) -> Checkpoints:
+def checkpoints(location: str | PathLike[str], options: Mapping[str, Any] | None = None) -> Checkpoints:
     """The checkpoints of a location or a savepoint: list, inspect, verify, remove and export them. Needs neither Spark nor the program.
 
     location: a directory or URL, as of `Engine.start`. options: of the store's client. Raises LocationError if there is no location, or one

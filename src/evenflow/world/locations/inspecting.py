@@ -72,25 +72,30 @@ def inspected(checkpoint: Checkpoint, made: Completed, program: Structure, dataf
 
 
 def _boxes(made: Completed, program: Structure) -> tuple[BoxState, ...]:
-    found: dict[tuple[int, int], list[Any]] = {}
-    for piece in made.pieces:
-        for stored in piece.objects:
-            found.setdefault((piece.segment, stored.step), []).append((piece, stored))
     boxes = []
-    for (segment, step), parts in sorted(found.items()):
+    for (segment, step), parts in sorted(parts_of(made).items()):
         whole = [piece for piece in made.pieces if piece.segment == segment]
         name, box = names_of(program, segment, step)
         boxes.append(
             BoxState(
                 name, box, str(program["segments"][segment]["steps"][step]["kind"]), sum(len(piece.partitions) for piece in whole),
-                _rows(step, parts), sum(stored.bytes for _, stored in parts),
+                rows_of(step, parts), sum(stored.bytes for _, stored in parts),
                 tuple(stored.name for _, stored in parts), _watermark(whole),
             )
         )  # fmt: skip
     return tuple(boxes)
 
 
-def _rows(step: int, parts: Sequence[tuple[Piece, StoredObject]]) -> int:
+def parts_of(made: Completed) -> dict[tuple[int, int], list[tuple[Piece, StoredObject]]]:
+    """What a checkpoint has of each step with state, by segment and step."""
+    found: dict[tuple[int, int], list[tuple[Piece, StoredObject]]] = {}
+    for piece in made.pieces:
+        for stored in piece.objects:
+            found.setdefault((piece.segment, stored.step), []).append((piece, stored))
+    return found
+
+
+def rows_of(step: int, parts: Sequence[tuple[Piece, StoredObject]]) -> int:
     """That a step's state has. Where a table's objects are added to each other, only who has captured it knows."""
     pieces = {piece.site: piece for piece, _ in parts}
     said = {site: piece.facts.get("rows", {}).get(str(step)) for site, piece in pieces.items()}

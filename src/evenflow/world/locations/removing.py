@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from evenflow.availability.retained import removed_name
+from evenflow.availability.standing import Standing
 from evenflow.errors import LocationError, OperationRefused
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 from evenflow.world.locations.kept import Checkpoint, Kept, folder
-from evenflow.world.locations.silence import is_written
+from evenflow.world.locations.silence import alive_at, is_written
 
 SILENT_S: Final = 10.0
 """A driver that lives appends at least once a second; so long after the last entry there is none, or its lease is over."""
@@ -38,11 +39,20 @@ def remove(store: Store, kept: Kept, checkpoint: Checkpoint, *, force: bool, sil
     under_way = checkpoint.epoch is None and checkpoint.generation == kept.standing.generation
     standing = kept.standing
     has_driver = standing.last > 0 and standing.ended is None
-    if (needed or under_way) and has_driver and is_written(store, standing, silent_s):
+    if (needed or under_way) and has_driver and _lives(store, standing, silent_s):
         raise OperationRefused(
             f"checkpoint {checkpoint.name} is needed: a driver runs here, and makes the next ones out of it. Stop that run first"
         )
     return _removed(store, kept, checkpoint)
+
+
+def _lives(store: Store, standing: Standing, silent_s: float) -> bool:
+    """Whether the newest driver says something from now on: what a dead one has said last is still there."""
+    try:
+        known = alive_at(store, standing)
+    except OSError as error:
+        raise LocationError(explain("see whether a driver runs there", store.url, error)) from error
+    return is_written(store, standing, silent_s, known=known)
 
 
 def _removed(store: Store, kept: Kept, checkpoint: Checkpoint) -> int:

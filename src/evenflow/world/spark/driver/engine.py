@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import threading
 import time
 import uuid
@@ -140,7 +141,7 @@ class Engine(EngineDisplay, ProfiledSites):
         self,
         flow: Dataflow,
         replicas: int | None = None,
-        checkpoint_location: str | None = None,
+        checkpoint_location: str | os.PathLike[str] | None = None,
         *,
         take_over: bool = False,
         from_savepoint: str | None = None,
@@ -236,9 +237,9 @@ class Engine(EngineDisplay, ProfiledSites):
             "sites": most, "partitions": options.partitions, "max_partitions": options.max_partitions, "writers": options.writers,
         }  # fmt: skip
 
-    def _location_of(self, flow: Dataflow, given: str | None) -> str | None:
+    def _location_of(self, flow: Dataflow, given: str | os.PathLike[str] | None) -> str | None:
         if given is not None:
-            return given
+            return os.fspath(given)
         base = self.options.checkpoint_location
         return None if base is None else f"{base.rstrip('/')}/{named(flow.name)}"
 
