@@ -41,7 +41,7 @@ from evenflow.coordinator.machine import RunMachine
 from evenflow.errors import Fenced, JournalCorrupt, LocationError, ProtocolError
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.site import facts
-from evenflow.site.events import DrainRequested, Durable
+from evenflow.site.events import Checkpoint, DrainRequested, Durable
 from evenflow.site.facts import PartFinished
 from evenflow.site.replaying import Beginning
 from tests.coordinator.test_machine import LAYOUT, end, promise
@@ -342,6 +342,21 @@ def test_who_asks_for_a_checkpoint_while_another_one_is_made_hears_that_it_is_wo
     run = machine()
     run.handle(CheckpointRequested(1))
     assert [each for each in run.handle(CheckpointRequested(2, last=True)) if isinstance(each, Denied)] == [Denied(2, ANY, busy=True)]
+
+
+def test_what_is_stored_of_a_checkpoint_that_was_dropped_counts_for_no_other() -> None:
+    """Its state is of another epoch. Method: one site cannot, the next checkpoint is asked for, and then the other one has stored."""
+    run = machine()
+    for request in (1, 2):
+        told = run.handle(CheckpointRequested(request))
+        ordered = {each.site: each.message.number for each in told if isinstance(each, Tell) and isinstance(each.message, Checkpoint)}
+        assert ordered == {0: request, 1: request}
+        if request == 1:
+            run.handle(SiteSaid(1, facts.CheckpointUnable(1, "no room")))
+    run.handle(SiteSaid(0, facts.CheckpointStored(1, ())))
+    assert run.checkpointing.open is not None and run.checkpointing.open.owing == {0, 1}
+    run.handle(SiteSaid(0, facts.CheckpointStored(2, ())))
+    assert run.checkpointing.open.owing == {1}
 
 
 def test_a_drain_that_comes_before_all_sites_are_ready_waits_where_something_was_taken_in() -> None:

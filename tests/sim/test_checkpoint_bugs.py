@@ -15,11 +15,14 @@ from evenflow.query.planner import layout
 from evenflow.swarm.mutations import CHECKPOINTS, HELD, Mutation, planted
 from evenflow.swarm.state_checkers import StateCheckers
 from evenflow.world.sim.model import StoreModel
+from tests.coordinator import test_journal as journal
 from tests.drawn import but, one_in
 from tests.operator import test_checkpoint_deltas as deltas
+from tests.operator import test_checkpoint_objects as objects
 from tests.sim import test_restoring as restoring
-from tests.sim.test_checkpoints import SCHEMA, a_store, given, world_with
+from tests.sim.test_checkpoints import SCHEMA, a_store, completed, given, world_with
 from tests.sim.test_restoring import restored, staged
+from tests.site import test_capturing as capturing
 
 TOTALS = 1
 
@@ -83,6 +86,22 @@ def laws(held: bool = False) -> None:
         deltas.test_what_has_changed_adds_up_to_the_live_state(case)
 
 
+def held_up(seed: int = 0) -> int:
+    """Sinks take nothing most of the time, and checkpoints are wanted all the time. Returns how many became whole."""
+    world = world_with(a_store(seed), coming_and_going(seed), seed, 0.005)
+    StateCheckers(world)
+    world.sources_may_end = False
+    for _ in range(12):
+        world.block_sinks(0.03)
+        world.run_for(0.04)
+    return len(completed(world))
+
+
+def test_a_checkpoint_waits_for_sinks() -> None:
+    """Goal: nobody makes again what a sink lacks, so nothing before a checkpoint is lacking (K5)."""
+    assert held_up() > 3
+
+
 LONG = {
     "changes are since a checkpoint that was dropped", "what was removed stays", "a base goes that others need",
     "a foreign lineage goes on",
@@ -91,6 +110,10 @@ LONG = {
 SCENARIOS = {
     "restored rows are taken for where they were": lambda: restoring.go_on_three_times(),
     "restored rows were laid again": laws,
+    "whole before a sink has its epoch": held_up,
+    "what is stored late counts for the next one": journal.test_what_is_stored_of_a_checkpoint_that_was_dropped_counts_for_no_other,
+    "what has not joined is captured empty": capturing.test_who_has_not_all_that_is_wanted_says_so,
+    "what was altered is believed": lambda: objects.test_what_was_altered_is_not_believed("running"),
     "what is missing is empty": lambda: restoring.test_a_checkpoint_that_cannot_be_read_is_passed_over(lost=True),
     "a restart forgets event time": restart,
 } | dict.fromkeys([mutation.name for mutation in HELD], lambda: laws(held=True))

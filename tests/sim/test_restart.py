@@ -324,6 +324,39 @@ def test_a_source_that_has_forgotten_its_rows_ends_the_run() -> None:
     assert by_epoch(stage.world.released) == stored
 
 
+@pytest.mark.parametrize("seed", one_in(4, range(24)))
+def test_a_source_that_forgets_ends_the_run_exactly_if_the_rows_are_needed(seed: int) -> None:
+    """Goal: rows before the newest checkpoint may go, others are named when they have, and nothing is given out instead. Method: all is
+    lost at any time, and a partition of a source keeps its first rows only, however many."""
+    random = Random(f"what is forgotten {seed}")
+    options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=random.choice([None, 0.005, 0.02]))
+    stage = Stage(random.choice(["running", "windows", "joins", "two_stages"]), replicas=random.choice([1, 2]), seed=seed, options=options)
+    stage.world.run_for(random.uniform(0.02, 0.12))
+    stage.cluster.lose_all()
+    beginning = stage.cluster.restart().coordinator.beginning
+    key = random.choice(sorted(beginning.cuts))
+    before, through = beginning.logs.get(key, [0])[0], beginning.through(key)
+    kept = random.choice([random.randint(0, before), random.randint(before, max(before, through)), through])
+    name = stage.planned.segments[key[0]].source or ""
+    source: Any = stage.planned.sources[name]
+    rows = pa.Table.from_batches(source.per_partition[key[1]]).slice(0, kept).to_batches()
+    parts = [tuple(rows) if number == key[1] else part for number, part in enumerate(source.per_partition)]
+    stage.planned.sources[name] = type(source)(source.columns, tuple(parts))  # type: ignore[index]
+    stored = by_epoch(stage.world.released)
+    stage.world.quotas.clear()
+    stage.world.sources_may_end = True
+    if before < through and kept < through:
+        named = rf"partition {key[1]} cannot be replayed: .* goes from position \d+ to \d+, and the"
+        with pytest.raises(SourceError, match=named):
+            stage.world.run_until_quiet(20.0)
+        found = by_epoch(stage.world.released)
+        assert all(epoch <= beginning.durable for epochs in found.values() for epoch in epochs)
+    else:
+        stage.world.run_until_quiet(20.0)
+        found = by_epoch(stage.world.released)
+    assert all(found[sink][epoch] == rows for sink, epochs in stored.items() for epoch, rows in epochs.items())
+
+
 def test_a_drain_while_it_is_replayed_takes_in_what_was_taken_in_before() -> None:
     """Goal: a drained run has the effect of all that was given out, and of no more. Method: it is drained as it begins."""
     stage = Stage("running")

@@ -213,7 +213,8 @@ class Generations:
             name = random.choice(names)
             data = store.objects.pop(name, b"")
             if data and random.random() < 0.5:
-                store.objects[name] = bytes([data[0] ^ 1]) + data[1:]
+                at = Random(f"byte of {name} of seed {self._drawn.seed}").randrange(len(data))
+                store.objects[name] = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
     def _go_on(self, generation: int, heal: Callable[[SimWorld, Faults], None] | None = None) -> bool:
         """Let a generation run for a while, with faults that are over then. True if the run has ended well."""

@@ -133,6 +133,25 @@ CHECKPOINTS: Final = (
         "len(found.owing) > 1 or",
     ),
     Mutation(
+        "whole before a sink has its epoch",
+        "site.capturing:Capturing.go_on",
+        "self._releasing.through(cohort.segment.id) < found.epoch",
+        "False",
+    ),
+    Mutation(
+        "what is stored late counts for the next one",
+        "coordinator.checkpointing:Checkpointing.owes",
+        "self.open.number == number and",
+        "",
+    ),
+    Mutation(
+        "what has not joined is captured empty",
+        "site.capturing:Capturing._has",
+        "return cohort.ready and set(partitions) <= set(self._departing.staying(cohort))",
+        "return True",
+    ),
+    Mutation("what was altered is believed", "state.folding:_read", "name not in proven and digest_of(data) != digest", "False"),
+    Mutation(
         "what is missing is empty",
         "state.folding:_read",
         '_refuse(name, origin, partitions, f"{type(error).__name__}: {error}", "read")',

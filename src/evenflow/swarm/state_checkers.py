@@ -9,7 +9,7 @@ from __future__ import annotations
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, Tell
 from evenflow.errors import CheckpointCorrupt
 from evenflow.site.bases import CheckpointCompleted
-from evenflow.site.events import Checkpoint, Event
+from evenflow.site.events import Checkpoint, Event, Release
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.outcome import Outcome
 from evenflow.site.restoring import states_in
@@ -28,6 +28,7 @@ class StateCheckers(Observer):
         self.world, self.sound = world, sound
         self.live: dict[tuple[int, int, int], dict[int, str]] = {}
         self.compared = 0
+        self._unstored: dict[int, set[int]] = {}
         if world.store is not None:
             world.observers = (*world.observers, self)
 
@@ -51,10 +52,31 @@ class StateCheckers(Observer):
         for partition, digests in found.items():
             self.live.setdefault((hosted.segment.id, partition, epoch), digests)
 
+    # ------------------------------------------------------------ what sinks have
+
+    def release_came(self, site: int, release: Release, accepted: bool) -> None:
+        if accepted and release.portion is None and release.batch.num_rows:
+            self._unstored.setdefault(release.segment, set()).add(release.epoch)
+
+    def committed(self, release: Release) -> None:
+        waiting = self._unstored.get(release.segment, set())
+        waiting -= {epoch for epoch in waiting if epoch <= release.epoch}
+
+    def _check_sinks(self) -> None:
+        """Nobody makes again what came before it."""
+        made = self.world.coordinator.checkpointing.retained[-1]
+        for segment, waiting in self._unstored.items():
+            lacking = [epoch for epoch in waiting if epoch <= made.epoch]
+            sink = self.world.layout.segments[segment].sink
+            assert not lacking, f"checkpoint {made.number} of epoch {made.epoch} is whole, and sink {sink} has not stored {sorted(lacking)}"
+
     # ------------------------------------------------------------ what is in the store
 
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
-        if self.sound and any(isinstance(action, Tell) and isinstance(action.message, CheckpointCompleted) for action in actions):
+        if not any(isinstance(action, Tell) and isinstance(action.message, CheckpointCompleted) for action in actions):
+            return
+        self._check_sinks()
+        if self.sound:
             self._compare()
 
     def _compare(self) -> None:
