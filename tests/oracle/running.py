@@ -50,9 +50,7 @@ def left(changes: pa.Table) -> pa.Table:
         assert there[key] >= 0
     rows = [key for key, times in there.items() for _ in range(times)]
     schema = pa.schema([field for field in changes.schema if field.name != "_change"])
-    return pa.table(
-        [pa.array(list(column), field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)], schema=schema
-    )
+    return pa.table([pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)], schema=schema)
 
 
 def newest_per_key(table: pa.Table, keys: Sequence[str]) -> pa.Table:

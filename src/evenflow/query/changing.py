@@ -7,7 +7,8 @@ come or go whenever either of its rows does; and nothing is forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
@@ -45,20 +46,31 @@ def draw_changing(left: S, right: S, join: Join, box: str) -> S:
         ddl_of(output), ddl_of(sides[0]), ddl_of(sides[1]), join.how, len(kinds), join.condition,
         tuple((column.left, column.right) for column in out),
     )  # fmt: skip
-    keys = [f"{KEY}{number}" for number in range(max(len(kinds), 1))]
     with left.flow.whole():
-        drawn = []
-        for number, (stream, names) in enumerate(((left, join.left_keys), (right, join.right_keys))):
-            made: list[tuple[str, Any]] = [
-                (key, f"CAST({quoted(name)} AS {kind})") for key, name, kind in zip(keys, names, kinds, strict=False)
-            ] or [(keys[0], "0")]
-            made += [(LEFT, "true" if number == 0 else "false"), (BACK, _TAKEN if is_changelog(stream.schema) else "false")]
-            for side, schema in zip("lr", sides, strict=True):
-                own = side == "lr"[number]
-                made += [(f"{side}{at}__", field.name if own else Nulls(type_name(field.type))) for at, field in enumerate(schema)]
-            drawn.append(stream._drawn("select", {"columns": tuple(made)}, (stream,), f"{box}.{'left' if number == 0 else 'right'}", ""))
-        both = left._drawn("union", {}, drawn, f"{box}.both", "")
-        return both._drawn("process", params_of(keys, pairs), (both,), box, "")
+        texts = [
+            [f"CAST({quoted(name)} AS {kind})" for name, kind in zip(names, kinds, strict=False)]
+            for names in (join.left_keys, join.right_keys)
+        ]
+        return draw_sides(left, right, texts, pairs, box)
+
+
+def draw_sides(
+    left: S, right: S, keys: Sequence[Sequence[str]], pairs: Pairs, box: str, value: Callable[[pa.Field], str] = attrgetter("name")
+) -> S:  # fmt: skip
+    """The box of `pairs` with both sides in front of it. keys: of each side, the expressions by which rows meet; none: all do. value: what
+    is kept of a column."""
+    names = [f"{KEY}{number}" for number in range(max(len(keys[0]), 1))]
+    sides = [[field for field in stream.schema if field.name != CHANGE] for stream in (left, right)]
+    drawn = []
+    for number, stream in enumerate((left, right)):
+        made: list[tuple[str, Any]] = list(zip(names, keys[number], strict=True)) if keys[number] else [(names[0], "0")]
+        made += [(LEFT, "true" if number == 0 else "false"), (BACK, _TAKEN if is_changelog(stream.schema) else "false")]
+        for side, fields in zip("lr", sides, strict=True):
+            own = side == "lr"[number]
+            made += [(f"{side}{at}__", value(field) if own else Nulls(type_name(field.type))) for at, field in enumerate(fields)]
+        drawn.append(stream._drawn("select", {"columns": tuple(made)}, (stream,), f"{box}.{'left' if number == 0 else 'right'}", ""))
+    both = left._drawn("union", {}, drawn, f"{box}.both", "")
+    return both._drawn("process", params_of(names, pairs), (both,), box, "")
 
 
 def as_changes(stream: S) -> S:
@@ -79,4 +91,4 @@ def _keys(box: str, join: Join, left: pa.Schema, right: pa.Schema) -> Sequence[s
     return [name_of(common((left.field(a).type, right.field(b).type), f"the key {a!r}")) for a, b in pairs]
 
 
-__all__ = ["as_changes", "draw_changing"]
+__all__ = ["as_changes", "draw_changing", "draw_sides"]

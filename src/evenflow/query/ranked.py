@@ -15,7 +15,9 @@ from evenflow.stream.schema import has_map, parse_ddl
 PLACES: Final = ("row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist")
 NEIGHBOURS: Final = ("lag", "lead")
 PLACED: Final = ("first_value", "last_value", "nth_value")
-FRAMED: Final = ("count", "sum", "avg", "min", "max", "stddev", *PLACED)
+LISTED: Final = "collect_list"
+"""All values of a frame, which other aggregates are made of: the middle, the correlation of two columns."""
+FRAMED: Final = ("count", "sum", "avg", "min", "max", "stddev", LISTED, *PLACED)
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,8 @@ class Place:
 
     low, high: of a neighbour, how many rows on it is (low); of a frame, where it begins and ends, counted from a row on, None without an
     end. peers: the frame goes on to rows that are equal in the order. span: low and high are no numbers of rows, but distances in the
-    one column of the order: days of dates, microseconds of times. number: of ntile, how many parts; of nth_value, which row of the frame.
+    one column of the order: days of dates, microseconds of times. number: of ntile, how many parts; of nth_value, which row of the
+    frame. known: neighbours and rows of the frame are counted without those in which the column is null.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Place:
     peers: bool = False
     span: bool = False
     number: int = 1
+    known: bool = False
 
     @property
     def from_first(self) -> bool:
@@ -57,6 +61,8 @@ class Place:
             return (sum_type if self.function == "sum" else mean_type)(kind)
         if self.function in ("avg", "stddev") or (self.function == "sum" and pa.types.is_floating(kind)):
             return pa.float64()
+        if self.function == LISTED:
+            return pa.list_(kind)
         return pa.int64() if self.function == "sum" else kind
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from evenflow.availability.mode import mode_named
 from evenflow.errors import QueryError
+from evenflow.query.alike import draw_alike
 from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us
 from evenflow.query.given import Expression, Order, box_name, direction, names_of, ties_of, unnamed
@@ -44,6 +45,29 @@ class ShapedStream(HandledStream):
         return self._then("dedup", params, name, "drop_duplicates")
 
     dropDuplicates = drop_duplicates
+
+    def intersect(self, other: Self, *, name: str | None = None) -> Self:
+        """The distinct rows that another stream has, too, as Spark's intersect: a changelog, since they come and go. Nulls equal nulls.
+
+        other: with the same columns in the same order. State: the distinct rows of both. Raises QueryError, TypeMismatch.
+        """
+        return draw_alike(self, other, "both", name)
+
+    def intersect_all(self, other: Self, *, name: str | None = None) -> Self:
+        """As `intersect`, each row as often as both streams have it."""
+        return draw_alike(self, other, "both all", name)
+
+    intersectAll = intersect_all
+
+    def subtract(self, other: Self, *, name: str | None = None) -> Self:
+        """The distinct rows that another stream has not: see `intersect`."""
+        return draw_alike(self, other, "first", name)
+
+    def except_all(self, other: Self, *, name: str | None = None) -> Self:
+        """As `subtract`, each row as often as this stream has it more than the other."""
+        return draw_alike(self, other, "first all", name)
+
+    exceptAll = except_all
 
     def explode(
         self, column: str, *, into: str | Sequence[str] | None = None, position: str | None = None, outer: bool = False,

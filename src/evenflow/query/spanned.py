@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.query.built import Built
-from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place
+from evenflow.query.ranked import FRAMED, LISTED, NEIGHBOURS, PLACES, Place
 from evenflow.stream.schema import parse_ddl
 
 
@@ -123,6 +123,10 @@ def unfit(place: Place) -> str | None:
     """Why rows that come once cannot have this place; None if they can."""
     if place.function in PLACES and place.function not in ("row_number", "rank", "dense_rank"):
         return f"{place.function} of every row changes with every row to come"
+    if place.function == LISTED and place.low is None:
+        return "all its values would be kept for ever; say how many rows or how long: ROWS BETWEEN 99 PRECEDING AND CURRENT ROW"
+    if place.known and place.function in NEIGHBOURS:
+        return "IGNORE NULLS of rows that follow, or of more than one before, would keep rows for as long as there are nulls"
     if place.function in FRAMED and place.high is None:
         return "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW"
     return None

@@ -36,6 +36,8 @@ def around(place: Place, values: pa.Array | None, rows: Ordered, kind: pa.DataTy
     if place.function in NEIGHBOURS:
         here = np.arange(rows.group.size)
         assert values is not None, "a neighbour is of a column"
+        if place.known and place.low and values.null_count:
+            return _known(values, int(place.low), rows, here if of is None else of)
         here, start, stop = (each if of is None else each[of] for each in (here, rows.start, rows.stop))
         there = here + int(place.low or 0)
         out = (there < start) | (there >= stop)
@@ -43,7 +45,15 @@ def around(place: Place, values: pa.Array | None, rows: Ordered, kind: pa.DataTy
     low, high = frame(place, rows)
     if of is not None:
         low, high = low[of], high[of]
-    return framed(place.function, values, low, np.maximum(low, high), kind, place.number, place.anchor)
+    return framed(place.function, values, low, np.maximum(low, high), kind, place.number, place.anchor, place.known)
+
+
+def _known(values: pa.Array, step: int, rows: Ordered, of: Int64s) -> pa.Array:
+    """The neighbours of some rows, among those that are not null."""
+    until = np.append(0, np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)))
+    there = until[of] + step if step < 0 else until[of + 1] + step - 1
+    out = (there < until[rows.start[of]]) | (there >= until[rows.stop[of]])
+    return values.drop_null().take(pa.array(np.where(out, 0, there), mask=out))
 
 
 def frame(place: Place, rows: Ordered) -> tuple[Int64s, Int64s]:

@@ -7,6 +7,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
+from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels.columns import floats_of
 from evenflow.kernels.moments import moments_of_frames
 from evenflow.operator.totals.deviations import deviation
@@ -21,26 +22,32 @@ _FEW = 8
 
 
 def framed(
-    function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType, nth: int = 1, anchor: Anchor = None
-) -> pa.Array:
+    function: str, values: pa.Array | None, low: Int64s, high: Int64s, kind: pa.DataType, nth: int = 1, anchor: Anchor = None,
+    known: bool = False,
+) -> pa.Array:  # fmt: skip
     """`function` of values[low[i]:high[i]] for each i. low, high: int64 (n,), low <= high. values: None for count(*). kind: of the result.
-    nth: which of them nth_value is. anchor: which end all frames of a key share, if they do.
+    nth: which of them nth_value is. anchor: which end all frames of a key share, if they do. known: first_value, last_value and nth_value
+    leave nulls out.
 
     A sum of floats is taken of its frame's rows alone, so nothing around them changes its last digits, and no NaN outlives its frame.
 
-    Cost: O(n) for counts and exact sums, O(n log(longest frame)) for min and max, O(n + what the frames hold) for sums of floats and for
-    deviations; of frames with an anchor that is O(n), too.
+    Cost: O(n) for counts and exact sums, O(n log(longest frame)) for min and max, O(n + what the frames hold) for lists, for sums of floats
+    and for deviations; of frames with an anchor these last two are O(n), too.
     """
     if not low.size:
         return pa.array([], kind)
     if values is None:
         return pa.array(high - low, pa.int64())
+    if function == "collect_list" or (known and values.null_count):
+        until = _until(values)  # Without the nulls, among which frames begin and end elsewhere.
+        values, low, high = values.drop_null(), until[low], until[high]
+    if function == "collect_list":
+        return _lists(values, low, high, kind)
     if function in ("first_value", "last_value"):
         at = low if function == "first_value" else high - 1
-        return values.take(pa.array(np.maximum(at, 0), mask=low == high))
+        return _taken(values, at, low == high)
     if function == "nth_value":
-        none = low + nth > high
-        return values.take(pa.array(np.where(none, 0, low + nth - 1), mask=none))
+        return _taken(values, low + nth - 1, low + nth > high)
     counted = _counts(values, low, high)
     if function == "count":
         return pa.array(counted, pa.int64())
@@ -59,9 +66,29 @@ def framed(
     return mean_of(exact, counted, kind, values.type.scale if pa.types.is_decimal(values.type) else 0)
 
 
-def _counts(values: pa.Array, low: Int64s, high: Int64s) -> Int64s:
+def _taken(values: pa.Array, at: Int64s, none: Bools) -> pa.Array:
+    return values.take(pa.array(np.where(none, 0, at), mask=none))
+
+
+def _lists(values: pa.Array, low: Int64s, high: Int64s, kind: pa.DataType) -> pa.Array:
+    """values: without nulls. kind: of a list of them."""
+    ends = np.zeros(low.size + 1, np.int64)
+    np.cumsum(high - low, out=ends[1:])
+    if ends[-1] > np.iinfo(np.int32).max:
+        raise ArithmeticOverflow(f"the frames of one epoch hold {ends[-1]} values, and at most {np.iinfo(np.int32).max} are there at once")
+    index = np.arange(ends[-1]) + np.repeat(low - ends[:-1], high - low)
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values.take(pa.array(index)), type=kind)
+
+
+def _until(values: pa.Array) -> Int64s:
+    """int64 (n + 1,): how many of the values before each place are no nulls."""
     until = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values.is_valid().to_numpy(zero_copy_only=False), out=until[1:])
+    return until
+
+
+def _counts(values: pa.Array, low: Int64s, high: Int64s) -> Int64s:
+    until = _until(values)
     return until[high] - until[low]
 
 

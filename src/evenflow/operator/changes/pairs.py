@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.operator.changes.by_key import PARTNERS, ByKey, Change
-from evenflow.query.changed_pairs import BACK, LEFT, Pairs
+from evenflow.query.changed_pairs import ALIKE, BACK, LEFT, Pairs
 from evenflow.query.join import compile_condition, pair_schema
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.change import DELETE, INSERT, all_say
@@ -35,7 +35,7 @@ class PairUp(ByKey):
         self._output = parse_ddl(pairs.output)
         self._result = pa.schema([field.with_nullable(True) for field in list(self._output)[:-1]])
         self._holds = None if pairs.condition is None else compile_condition(pairs.condition, *self._sides)
-        self._counted = self._how in ("left", "full", "semi", "anti"), self._how in ("right", "full")
+        self._counted = self._how in ("left", "full", "semi", "anti", *ALIKE), self._how in ("right", "full")
         self.schemas: tuple[pa.Schema, ...] = (self._output, schema)
         self._none, self._no_late = Rows.empty(self._output), Rows.empty(schema, keyed=True)
 
@@ -46,7 +46,7 @@ class PairUp(ByKey):
         left = batch.column(LEFT).to_numpy(zero_copy_only=False)
         signs = np.where(batch.column(BACK).to_numpy(zero_copy_only=False), -1, 1)
         meets = np.ones(rows.count, np.bool_)
-        for key in self._keys if self._pairs.keys else ():
+        for key in self._keys if self._pairs.keys and self._how not in ALIKE else ():
             if (column := batch.column(key)).null_count:
                 meets &= column.is_valid().to_numpy(zero_copy_only=False)
         change = self._take(rows, signs, np.where(left, 0, 1), meets, tick.epoch)
@@ -122,6 +122,8 @@ class PairUp(ByKey):
         if written.size:
             self._touch(written, epoch)
             self._table.words[slots, PARTNERS] = has
+        if self._how in ALIKE:
+            return slots, _left(self._how, after, has) - _left(self._how, before, had)
         paired = self._how == "semi"
         return slots, after * ((has > 0) == paired) - before * ((had > 0) == paired)
 
@@ -137,3 +139,12 @@ class PairUp(ByKey):
             found = values[0] if len(values) == 1 else pc.coalesce(*values) if values else pa.nulls(count, field.type)
             arrays.append(found if found.type == field.type else found.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._result)
+
+
+def _left(how: str, here: Int64s, there: Int64s) -> Int64s:
+    """How often rows come out that are so often on the one side and on the other."""
+    here, there = np.maximum(here, 0), np.maximum(there, 0)
+    count = np.minimum(here, there) if how == "both all" else here * (there > 0) if how == "both" else np.maximum(here - there, 0)
+    if how == "first":
+        count = here * (there == 0)
+    return count if how.endswith("all") else np.minimum(count, 1)

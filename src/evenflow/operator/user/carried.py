@@ -84,7 +84,7 @@ def _run(
         assert line.ties is not None, "a rank is among rows that are equal in the order"
         counted[rows] = np.diff(line.ties, prepend=-1) != 0
     column = None if place.column is None else given[place.column]
-    if column is not None and column.null_count and place.function not in PLACED:
+    if column is not None and column.null_count and (place.known or place.function not in PLACED):
         counted[rows] &= column.is_valid().to_numpy(zero_copy_only=False)
     before = np.repeat(carried.counts, np.diff(np.append(at, start.size)))
     counts = np.asarray(so_far("count", None, start, pa.int64(), counted)) + before

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from evenflow.query.built import params_of
 from evenflow.query.changing import as_changes
-from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, Ranked, misfit
+from evenflow.query.ranked import FRAMED, LISTED, NEIGHBOURS, PLACED, PLACES, Place, Ranked, misfit
 from evenflow.query.script.frames import framed_by
 from evenflow.query.script.lowering import Item, Lower, is_aggregate
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
@@ -22,7 +22,12 @@ from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import ddl_of, has_map, quoted
 
-_WITHOUT_NULLS: Final = ("count", "sum", "avg", "mean", "min", "max", "std", "stddev", "stddev_samp")
+_WITHOUT_NULLS: Final = ("count", "sum", "avg", "mean", "min", "max", "std", "stddev", "stddev_samp", LISTED)
+_SAME: Final = {
+    "first": "first_value", "last": "last_value", "mean": "avg", "array_agg": LISTED, "std": "stddev", "stddev_samp": "stddev",
+}  # fmt: skip
+_TOLD: Final = ("first", "last", "first_value", "last_value")
+"""Which may say by an argument that nulls are left out: first(x, true)."""
 Order = Sequence[tuple[exp.Expr, bool]]
 Draw = Callable[[Lower, Relation, Sequence[Item], Sequence[str], Sequence[tuple[str, bool]], Sequence[Place], exp.Expr], Relation]
 
@@ -38,7 +43,33 @@ def with_named_windows(lower: Lower, tree: exp.Select) -> None:
     qualify = tree.args.get("qualify")
     for window in [window for item in (*tree.expressions, *([] if qualify is None else [qualify])) for window in item.find_all(exp.Window)]:
         _write_out(lower, window, named)
+        _say_nulls(lower, window)
         _spread_out(window)
+
+
+def _say_nulls(lower: Lower, window: exp.Window) -> None:
+    """IGNORE NULLS, wherever it is said, stands around the call; RESPECT NULLS, which is what nobody says, nowhere."""
+    said = window.this
+    call = said.this if isinstance(said, exp.IgnoreNulls | exp.RespectNulls) else said
+    ignored = isinstance(said, exp.IgnoreNulls)
+    if not isinstance(call, exp.Anonymous):
+        if said is not call and not isinstance(call, exp.Filter):
+            lower.script.fail(window, f"{to_sql(call)} has no IGNORE NULLS; {', '.join((*PLACED, *NEIGHBOURS))} have")
+        return
+    first = call.expressions[0] if call.expressions else None
+    if isinstance(first, exp.IgnoreNulls | exp.RespectNulls):
+        ignored = isinstance(first, exp.IgnoreNulls)
+        call.expressions[0] = first.this
+    if call.name.lower() in _TOLD and len(call.expressions) == 2 and isinstance(call.expressions[1], exp.Boolean):
+        ignored = bool(call.expressions.pop().this)
+    if ignored and call.name.lower() not in (*_TOLD, "nth_value", *NEIGHBOURS):
+        lower.script.fail(window, f"{call.name} has no IGNORE NULLS; {', '.join((*PLACED, *NEIGHBOURS))} have")
+    if ignored and call.name.lower() == "lag" and not lower.changes and len(call.expressions) == 1 and window.args.get("spec") is None:
+        # The last one before is known by itself; the row that it was of need not be.
+        call = exp.Anonymous(this="last_value", expressions=call.expressions)
+        before = {"kind": "ROWS", "start": "UNBOUNDED", "start_side": "PRECEDING", "end": exp.Literal.number(1), "end_side": "PRECEDING"}
+        window.set("spec", exp.WindowSpec(**before))
+    window.set("this", exp.IgnoreNulls(this=call) if ignored else call)
 
 
 def _spread_out(window: exp.Window) -> None:
@@ -191,7 +222,8 @@ def _place(
     lower: Lower, relation: Relation, window: exp.Window, name: str, *, ordered: bool, named: Callable[[exp.Expr], str]
 ) -> tuple[Place, exp.Expr | None]:
     """What a function OVER rows asks for, and what it is where there is nothing."""
-    call, script = _unfiltered(window.this), lower.script
+    known = isinstance(window.this, exp.IgnoreNulls)
+    call, script = window.this.this if known else _unfiltered(window.this), lower.script
     function = call.name.lower() if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
     if function in PLACES:
@@ -210,12 +242,12 @@ def _place(
             script.fail(window, f"{function} has no frame; leave ROWS BETWEEN out")
         value = lower.rewritten(relation, arguments[0])
         if len(arguments) > 2:  # A row whose value is null is told from no row.
-            value = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
-        place = Place(name, function, named(value), step if function == "lead" else -step)
+            held = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
+            nothing = exp.Is(this=value.copy(), expression=exp.Null())
+            value = exp.Case(ifs=[exp.If(this=nothing, true=exp.Null())], default=held) if known else held
+        place = Place(name, function, named(value), step if function == "lead" else -step, known=known)
         return place, arguments[2] if len(arguments) > 2 else None
-    function = {"first": "first_value", "last": "last_value", "mean": "avg", **dict.fromkeys(("std", "stddev_samp"), "stddev")}.get(
-        function, function
-    )
+    function = _SAME.get(function, function)
     nth = 1
     if function == "nth_value" and len(arguments) == 2:
         nth = _count(lower, window, arguments[1:])
@@ -229,7 +261,7 @@ def _place(
     star = not arguments or isinstance(arguments[0], exp.Star | exp.Literal)
     column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
     low, high, peers, span = framed_by(lower, relation, window)
-    return Place(name, function, column, low, high, peers, span, nth), None
+    return Place(name, function, column, low, high, peers, span, nth, known), None
 
 
 def _refuse(lower: Lower, window: exp.Window, call: exp.Expr) -> NoReturn:

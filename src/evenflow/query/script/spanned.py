@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 def is_around(window: exp.Window) -> bool:
     """Whether it is of a span of time, of all rows so far, or of other rows than the last ones up to its own."""
     spec, call = window.args.get("spec"), window.this
+    if isinstance(call, exp.IgnoreNulls):
+        return True
     name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
     if name in NEIGHBOURS:
         return name == "lead"
@@ -57,7 +59,8 @@ def _read(relation: Relation, items: Sequence[Item]) -> Relation:
 
 def _waits(window: exp.Window) -> bool:
     """Whether it is of rows that follow, by number."""
-    spec, call = window.args.get("spec"), window.this
+    spec = window.args.get("spec")
+    call = window.this.this if isinstance(window.this, exp.IgnoreNulls) else window.this
     if isinstance(call, exp.Anonymous) and call.name.lower() == "lead":
         return True
     if spec is None or str(spec.args.get("kind")).upper() != "ROWS":

@@ -1,4 +1,4 @@
-"""Two queries as one: UNION [ALL], INTERSECT, EXCEPT; and the distinct rows of what changes."""
+"""Two queries as one: UNION, INTERSECT and EXCEPT, with ALL and without; and the distinct rows of what changes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
+from evenflow.query.alike import draw_alike
+from evenflow.query.changed_pairs import Alike
 from evenflow.query.changing import as_changes
-from evenflow.query.script.inner import column_of
-from evenflow.query.script.join import joined
 from evenflow.query.script.lateral import is_generator
 from evenflow.query.script.lowering import Item, Lower, Tables
 from evenflow.query.script.relation import Relation, free_name, own_column
@@ -18,6 +18,7 @@ from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import quoted
 
 _WORDS: Final[dict[type[exp.SetOperation], str]] = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
+_ALL: Final[dict[Alike, Alike]] = {"both": "both all", "first": "first all"}
 _ORDERED: Final = "say it of the query around, in complete mode"
 
 
@@ -30,13 +31,14 @@ def united(lower: Lower, tree: exp.SetOperation, tables: Tables) -> Relation:
     for clause in ("order", "limit"):
         if tree.args.get(clause):
             lower.script.fail(tree.args[clause], f"{clause.upper()} of {word} is not available; {_ORDERED}")
-    if not isinstance(tree, exp.Union) and (every or not lower.changes):
-        remedy = "leave out ALL" if every else "use changelog or complete mode, since its rows come and go, or a join with EXISTS"
+    if not isinstance(tree, exp.Union) and not lower.changes:
+        remedy = "use changelog or complete mode, since its rows come and go" + ("" if every else ", or a join with EXISTS")
         lower.script.fail(tree, f"{word} is not available here; {remedy}")
     first, second = _sides(lower, tree, word, tables)
     with lower.script.at(tree.expression):
         if not isinstance(tree, exp.Union):
-            return distinct(lower, _compared(lower, tree, first, second), tree)
+            how: Alike = "both" if isinstance(tree, exp.Intersect) else "first"
+            return Relation(draw_alike(first.stream, second.stream, _ALL[how] if every else how), first.columns, running=True)
         one, other = first.stream, second.stream
         if is_changelog(one.schema) != is_changelog(other.schema):
             one, other = as_changes(one), as_changes(other)
@@ -101,15 +103,6 @@ def _with_nulls(lower: Lower, query: exp.Expr, tables: Tables) -> tuple[Relation
             item = query.unnest().expressions[at]
             query.unnest().expressions[at] = exp.alias_(exp.cast(exp.Null(), "boolean"), item.alias or f"NULL{at}", quoted=True)
     return lower.query(query, tables), empty
-
-
-def _compared(lower: Lower, tree: exp.SetOperation, first: Relation, second: Relation) -> Relation:
-    """Rows of the first that the second has, or has not; nulls equal each other."""
-    one, other = first.called("_one"), second.called("_other")
-    equal = [exp.NullSafeEQ(this=column_of("_one", v.name), expression=column_of("_other", v.name)) for v in first.columns]
-    kind = "SEMI" if isinstance(tree, exp.Intersect) else "ANTI"
-    found = joined(lower, one, exp.Join(this=tree.expression.copy(), side="LEFT", kind=kind, on=exp.and_(*equal, copy=False)), other, [])
-    return found.called("")
 
 
 def _as(column: str, given: pa.DataType, wanted: pa.DataType) -> exp.Expr:

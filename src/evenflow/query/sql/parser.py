@@ -176,7 +176,7 @@ class ExpressionParser(SparkParser):
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         found = super()._parse_window(this, alias)
-        if isinstance(found, exp.Filter) and isinstance(found.this, exp.WithinGroup):
+        if isinstance(found, exp.Filter | exp.Window) and isinstance(found.this, exp.WithinGroup):
             found.set("this", composed.within_group(found.this, _read))
         return composed.within_group(found, _read) if isinstance(found, exp.WithinGroup) else found
 
