@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from calendar import monthrange
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from statistics import median
 from typing import Any
 
@@ -95,3 +97,29 @@ def test_nothing_but_nulls() -> None:
 def test_what_cannot_be_is_said(call: str, says: str) -> None:
     with pytest.raises(QueryError, match=says):
         run(f"SELECT n, {call} AS v FROM t", 50)
+
+
+@pytest.mark.parametrize("epoch_rows", [7, 1000])
+def test_frames_by_months_of_rows_that_come_once(epoch_rows: int) -> None:
+    """By the calendar: from a day of the month before on, and as long as that is."""
+    days = [0, 28, 29, 30, 31, 59, 60, 61, 90, 91, 120, 200]
+    start = datetime(2024, 1, 1, 6)
+    table = pa.table({
+        "ts": pa.array([start + timedelta(days=day) for day in days], pa.timestamp("us")), "k": ["a"] * len(days),
+        "n": pa.array(range(len(days)), pa.int64()),
+    })  # fmt: skip
+    text = """SELECT n, count(*) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '1' MONTH PRECEDING AND CURRENT ROW) AS a,
+        max(n) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN CURRENT ROW AND INTERVAL '2' MONTH FOLLOWING) AS b FROM t"""
+    times = [start + timedelta(days=day) for day in days]
+
+    def later(at: datetime, months: int) -> datetime:
+        year, month = divmod(at.month - 1 + months, 12)
+        last = monthrange(at.year + year, month + 1)[1]
+        return at.replace(year=at.year + year, month=month + 1, day=min(at.day, last))
+
+    found = run(text, epoch_rows, table)
+    wanted = [
+        (at, sum(later(t, -1) <= other <= t for other in times), max(i for i, o in enumerate(times) if t <= o <= later(t, 2)))
+        for at, t in enumerate(times)
+    ]
+    assert sorted((row["n"], row["a"], row["b"]) for row in found) == wanted

@@ -18,6 +18,8 @@ PLACED: Final = ("first_value", "last_value", "nth_value")
 LISTED: Final = "collect_list"
 """All values of a frame, which other aggregates are made of: the middle, the correlation of two columns."""
 FRAMED: Final = ("count", "sum", "avg", "min", "max", "stddev", LISTED, *PLACED)
+SHORT: Final = 18
+"""Digits of decimals that frames by value go by: each is one word, whatever they are."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +28,9 @@ class Place:
 
     low, high: of a neighbour, how many rows on it is (low); of a frame, where it begins and ends, counted from a row on, None without an
     end. peers: the frame goes on to rows that are equal in the order. span: low and high are no numbers of rows, but distances in the
-    one column of the order: days of dates, microseconds of times. number: of ntile, how many parts; of nth_value, which row of the
-    frame. known: neighbours and rows of the frame are counted without those in which the column is null.
+    one column of the order: days of dates, microseconds of times, units of the last digit of decimals. months: by the calendar, of both
+    dates and times. number: of ntile, how many parts; of nth_value, which row of the frame. known: neighbours and rows of the frame are
+    counted without those in which the column is null.
     """
 
     name: str
@@ -39,6 +42,7 @@ class Place:
     span: bool = False
     number: int = 1
     known: bool = False
+    months: bool = False
 
     @property
     def from_first(self) -> bool:

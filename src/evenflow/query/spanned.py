@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 from evenflow.query.built import Built
 from evenflow.query.ranked import FRAMED, LISTED, NEIGHBOURS, PLACES, Place
 from evenflow.stream.schema import parse_ddl
+
+_MONTH_US: Final = 31 * 86_400_000_000
+"""No month is longer."""
 
 
 @dataclass
@@ -72,11 +75,17 @@ class Spanned(Built):
     def _reaches(self, *, span: bool) -> list[tuple[int, int]]:
         """How far the places of one kind reach; of a neighbour both are where it is."""
         places = [place for place in self.places if place.span == span]
-        ends = [int((place.low if place.function in NEIGHBOURS else place.high) or 0) for place in places]
+        unit = [_MONTH_US if place.months else 1 for place in places]
+        ends = [
+            int((place.low if place.function in NEIGHBOURS else place.high) or 0) * each for place, each in zip(places, unit, strict=True)
+        ]
         # What is before all frames that begin with the first row is carried.
         return [
             (0, 0),
-            *((min(0, high) if place.from_first else int(place.low or 0), high) for place, high in zip(places, ends, strict=True)),
+            *(
+                (min(0, high) if place.from_first else int(place.low or 0) * each, high)
+                for place, high, each in zip(places, ends, unit, strict=True)
+            ),
         ]
 
     @property

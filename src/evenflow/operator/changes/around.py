@@ -61,7 +61,7 @@ def frame(place: Place, rows: Ordered) -> tuple[Int64s, Int64s]:
     here = np.arange(rows.group.size)
     if place.span:
         assert rows.by is not None, "spans are of a column"
-        return spanned(rows.group, rows.by, place.low, place.high, rows.start, rows.stop, descending=rows.descending)
+        return spanned(rows.group, rows.by, place.low, place.high, rows.start, rows.stop, rows.descending, place.months)
     low = rows.start if place.low is None else np.maximum(rows.start, here + int(place.low))
     high = rows.stop if place.high is None else np.minimum(rows.stop, here + int(place.high) + 1)
     if place.peers:

@@ -10,13 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.columns import is_word, nulls_of, words_of
+from evenflow.query.ranked import SHORT
 from evenflow.state.keys import to_array, to_objects
 from evenflow.stream.arrays import Int64s, Objects
 
 _BITS: Final = 63
 """Columns that share a word of null bits."""
-_SHORT: Final = 18
-"""Digits of a decimal that is one word, whatever they are."""
 
 
 class KeptColumns:
@@ -41,7 +40,7 @@ class KeptColumns:
         bits = np.zeros((-(-len(self._word) // _BITS), slots.size), np.int64)
         for number, word in self._word.items():
             array = columns[number]
-            values = _unscaled(array) if _is_short(array.type) else words_of(array)
+            values = unscaled(array) if _is_short(array.type) else words_of(array)
             if array.null_count:
                 null = nulls_of(array) != 0
                 values = np.where(null, 0, values)
@@ -70,10 +69,10 @@ class KeptColumns:
 
 
 def _is_short(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal128(kind)) and kind.precision <= _SHORT
+    return bool(pa.types.is_decimal128(kind)) and kind.precision <= SHORT
 
 
-def _unscaled(array: pa.Array) -> Int64s:
+def unscaled(array: pa.Array) -> Int64s:
     """int64 (n,): the whole numbers that short decimals are; undefined where null."""
     halves = np.frombuffer(array.buffers()[1] or b"", np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
     return np.ascontiguousarray(halves[::2])

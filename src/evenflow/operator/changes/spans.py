@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.kernels.columns import nulls_of
+from evenflow.operator.changes.columns import unscaled
+from evenflow.query.sql.calendar import months_later
 from evenflow.stream.arrays import Int64s
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+_DAY_US: Final = 86_400_000_000
 _NULL, _VALUE, _NAN = 0, 1, 2
 
 
 def spanned(
-    group: Int64s, column: pa.Array, low: float | None, high: float | None, start: Int64s, stop: Int64s, *, descending: bool
+    group: Int64s,
+    column: pa.Array,
+    low: float | None,
+    high: float | None,
+    start: Int64s,
+    stop: Int64s,
+    descending: bool,
+    months: bool = False,
 ) -> tuple[Int64s, Int64s]:
     """(first, behind the last) of the rows whose value is from `low` to `high` away from each row's own, int64 (n,) each.
 
     group: int64 (n,), rising. column: n values, in each group in order, nulls least. low, high: in the column's unit (days of dates,
-    microseconds of times), counted on in the order; None: to the edge, start and stop of each row. A row without a value is with those that
-    have none, and NaN with NaN. Past the ends of bigint values stop. Cost: O(n log n).
+    microseconds of times, the last digit of decimals) or in months, counted on in the order; None: to the edge, start and stop of each row.
+    A row without a value is with those that have none, and NaN with NaN. Past the ends of bigint values stop. Cost: O(n log n).
     """
     values, kind = _ordered(column, descending)
-    begins = start if low is None else _place(group, kind, values, _moved(values, low), behind=False)
-    ends = stop if high is None else _place(group, kind, values, _moved(values, high), behind=True)
+
+    def moved(by: float) -> npt.NDArray[Any]:
+        if not months:
+            return _moved(values, by)
+        return ~_months_later(~values, -int(by), column.type) if descending else _months_later(values, int(by), column.type)
+
+    begins = start if low is None else _place(group, kind, values, moved(low), behind=False)
+    ends = stop if high is None else _place(group, kind, values, moved(high), behind=True)
     return begins, ends
+
+
+def _months_later(values: Int64s, by: int, kind: pa.DataType) -> Int64s:
+    """Days of dates, or microseconds of times, some months on by the calendar."""
+    day = 1 if pa.types.is_date(kind) else _DAY_US
+    days, rest = np.divmod(values, day)
+    return months_later(days, np.full(days.size, by)) * day + rest
 
 
 def _ordered(column: pa.Array, descending: bool) -> tuple[npt.NDArray[Any], Int64s]:
@@ -42,6 +65,8 @@ def _ordered(column: pa.Array, descending: bool) -> tuple[npt.NDArray[Any], Int6
         values = -values if descending else values
     else:
         whole = column.cast(pa.int32()) if pa.types.is_date(column.type) else column
+        if pa.types.is_decimal(column.type):
+            whole = pa.array(unscaled(column), pa.int64())
         values = whole.cast(pa.int64()).fill_null(0).to_numpy()
         values = ~values if descending else values
     if missing.size:

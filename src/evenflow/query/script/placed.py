@@ -260,8 +260,8 @@ def _place(
         arguments = [exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("double", dialect="spark"))]
     star = not arguments or isinstance(arguments[0], exp.Star | exp.Literal)
     column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
-    low, high, peers, span = framed_by(lower, relation, window)
-    return Place(name, function, column, low, high, peers, span, nth, known), None
+    low, high, peers, span, months = framed_by(lower, relation, window)
+    return Place(name, function, column, low, high, peers, span, nth, known, months), None
 
 
 def _refuse(lower: Lower, window: exp.Window, call: exp.Expr) -> NoReturn:

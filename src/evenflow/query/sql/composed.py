@@ -162,17 +162,19 @@ def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:
     name, given = tree.this.meta.get(GIVEN, ("", []))
     order = tree.expression.expressions
     if name in ("listagg", "string_agg") and not is_known(name):
-        return _of(name, given, in_order.ordered(name, given, order, read)) or tree
+        made = in_order.ordered(name, given, order, read)
+        return tree if made is None else _of(name, given, made)
     if name not in WITHIN or is_known(name) or len(order) != 1 or any(isinstance(each, exp.Distinct) for each in given):
         return tree
     key = order[0].this if isinstance(order[0], exp.Ordered) else order[0]
     ascends = exp.Boolean(this=not (isinstance(order[0], exp.Ordered) and order[0].args.get("desc")))
     count, text = WITHIN[name]
-    return _of(name, [*given, key], filled(text, [*given, key, ascends], read)) if len(given) + 1 == count else tree
+    if len(given) + 1 != count:
+        return tree
+    return _of(name, [*given, key], filled(text, [*given, key, ascends], read))
 
 
-def _of(name: str, given: Sequence[exp.Expr], made: exp.Expr | None) -> exp.Expr | None:
+def _of(name: str, given: Sequence[exp.Expr], made: exp.Expr) -> exp.Expr:
     """What was made of a call, which says so."""
-    if made is not None:
-        made.meta[GIVEN] = (name, list(given))
+    made.meta[GIVEN] = (name, list(given))
     return made
