@@ -27,7 +27,7 @@ STEMS: Final[dict[Alike, str]] = {"both": "intersect", "both all": "intersect", 
 def draw_alike(left: S, right: Any, how: Alike, name: str | None = None) -> S:
     """The changelog of the rows that both have, or only `left` has. Raises QueryError or TypeMismatch."""
     box = left.flow.free(STEMS[how]) if name is None else box_name(name, STEMS[how])
-    if not isinstance(right, HandledStream):
+    if not isinstance(right, type(left)):
         raise QueryError(f"box {box!r} compares streams, not {type(right).__name__} {right!r:.60}")
     sides = [pa.schema([field for field in stream.schema if field.name != CHANGE]) for stream in (left, right)]
     if [(f.name, f.type) for f in sides[0]] != [(f.name, f.type) for f in sides[1]]:
@@ -48,7 +48,7 @@ def draw_alike(left: S, right: Any, how: Alike, name: str | None = None) -> S:
 def _whole(field: pa.Field) -> str:
     """A column as groups have it: of zeros, which may have a sign, the one without."""
     if not pa.types.is_floating(field.type):
-        return field.name
+        return str(field.name)
     return f"CASE WHEN {quoted(field.name)} = 0 THEN CAST(0 AS {name_of(field.type)}) ELSE {quoted(field.name)} END"
 
 
