@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
+import numpy as np
 import pyarrow as pa
 
 from evenflow.query.built import Built
+from evenflow.query.sql import calendar
 from evenflow.query.sql.decimal_math import mean_type, sum_type
+from evenflow.stream.arrays import Int64s
 from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.schema import has_map, parse_ddl
 
@@ -18,6 +21,7 @@ PLACED: Final = ("first_value", "last_value", "nth_value")
 LISTED: Final = "collect_list"
 """All values of a frame, which other aggregates are made of: the middle, the correlation of two columns."""
 FRAMED: Final = ("count", "sum", "avg", "min", "max", "stddev", LISTED, *PLACED)
+_DAY_US: Final = 86_400_000_000
 SHORT: Final = 18
 """Digits of decimals that frames by value go by: each is one word, whatever they are."""
 
@@ -68,6 +72,13 @@ class Place:
         if self.function == LISTED:
             return pa.list_(kind)
         return pa.int64() if self.function == "sum" else kind
+
+
+def months_on(values: Int64s, months: int, kind: pa.DataType) -> Int64s:
+    """Days of dates, or microseconds of times, so many months later by the calendar. values: int64 (n,). kind: of which of the two."""
+    day = 1 if pa.types.is_date(kind) else _DAY_US
+    days, rest = np.divmod(values, day)
+    return calendar.months_later(days, np.full(days.size, months)) * day + rest
 
 
 def misfit(place: Place, kind: pa.DataType) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import nulls_of
 from evenflow.operator.changes.columns import unscaled
-from evenflow.query.sql.calendar import months_later
+from evenflow.query.ranked import months_on
 from evenflow.stream.arrays import Int64s
 
 _LEAST, _MOST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-_DAY_US: Final = 86_400_000_000
 _NULL, _VALUE, _NAN = 0, 1, 2
 
 
@@ -39,18 +38,11 @@ def spanned(
     def moved(by: float) -> npt.NDArray[Any]:
         if not months:
             return _moved(values, by)
-        return ~_months_later(~values, -int(by), column.type) if descending else _months_later(values, int(by), column.type)
+        return ~months_on(~values, -int(by), column.type) if descending else months_on(values, int(by), column.type)
 
     begins = start if low is None else _place(group, kind, values, moved(low), behind=False)
     ends = stop if high is None else _place(group, kind, values, moved(high), behind=True)
     return begins, ends
-
-
-def _months_later(values: Int64s, by: int, kind: pa.DataType) -> Int64s:
-    """Days of dates, or microseconds of times, some months on by the calendar."""
-    day = 1 if pa.types.is_date(kind) else _DAY_US
-    days, rest = np.divmod(values, day)
-    return months_later(days, np.full(days.size, by)) * day + rest
 
 
 def _ordered(column: pa.Array, descending: bool) -> tuple[npt.NDArray[Any], Int64s]:
