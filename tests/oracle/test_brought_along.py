@@ -1,4 +1,4 @@
-"""What people who come from Spark write, held against batch Spark: the answers that `tests/query/test_sql_brought_along.py` has by hand are
+"""What people who come from Spark write, held against batch Spark: the answers that `tests/query` has by hand of them are
 Spark's, and more texts of the same kinds give what Spark gives."""
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ import pytest
 
 from tests.drawn import one_in
 from tests.query.test_sql_brought_along import GIVEN, TABLES, asked, columns
+from tests.query.test_sql_collate import GIVEN as COLLATED
+from tests.query.test_sql_lateral import GIVEN as LATERAL
 
 pytestmark = pytest.mark.oracle
 
@@ -100,9 +102,9 @@ def answer(spark: Any, text: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=str)
 
 
-@pytest.mark.parametrize("text", one_in(3, GIVEN))
+@pytest.mark.parametrize("text", one_in(3, {**GIVEN, **LATERAL, **COLLATED}))
 def test_what_is_held_by_hand_is_what_spark_gives(spark: Any, text: str) -> None:
-    assert answer(spark, text) == GIVEN[text]
+    assert answer(spark, text) == {**GIVEN, **LATERAL, **COLLATED}[text]
     assert columns(text) == spark.sql(text).columns
 
 

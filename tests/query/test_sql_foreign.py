@@ -96,7 +96,7 @@ def test_rows_of_arrays_stand_among_the_joins(of: str) -> None:
         ("SELECT date_bin(INTERVAL '1 minute', ts, TIMESTAMP '2000-01-01') AS b FROM bid", "write time_bucket"),
         ("SELECT FLOOR(ts TO HOUR) AS h FROM bid", "write date_trunc"),
         ("CREATE MATERIALIZED VIEW v AS SELECT item FROM bid", "write CREATE TEMPORARY VIEW"),
-        ("SELECT * FROM bid, LATERAL (SELECT item AS i FROM bid LIMIT 3)", r"take the best of a key with row_number\(\)"),
+        ("SELECT * FROM bid, LATERAL (SELECT item AS i FROM bid LIMIT 3)", "say ORDER BY"),
         ("SELECT DISTINCT ON (item) item, price FROM bid", r"DISTINCT ON \(item\) is the first row of each: say which"),
         ("SELECT DISTINCT ON (item) item, price FROM bid ORDER BY price, item", "say which is first, ORDER BY item, time DESC"),
     ],

@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import EvenflowError, ExpressionError, OptionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.query.sql.collated import collated
 from evenflow.query.sql.depth import check_depth, flattened, room
 from evenflow.query.sql.foreign import hint
 from evenflow.query.sql.parser import ExpressionDialect, ExpressionParser
@@ -170,7 +171,7 @@ def parse_script(text: str) -> Script:
         raise QueryError("the SQL text is empty; write a SELECT, or statements separated by semicolons")
     try:
         with room(text):
-            trees = [None if tree is None else flattened(tree) for tree in sqlglot.parse(text, dialect=_Dialect)]
+            trees = [None if tree is None else collated(flattened(tree)) for tree in sqlglot.parse(text, dialect=_Dialect)]
     except ParseError as error:
         raise QueryError(f"{_message(error)}{hint(text)}") from None
     except EvenflowError:

@@ -56,6 +56,12 @@ def own_columns(lower: Lower, query: exp.Select, parts: Sequence[exp.Expr], tabl
     return list(dict.fromkeys(column for part in parts for column in part.find_all(exp.Column) if own.matches(column)))
 
 
+def about_around(lower: Lower, query: exp.Select, tree: exp.Expr, around: Relation, tables: Tables) -> bool:
+    """Whether an expression of the query is about the query around it."""
+    own = _columns(lower, query, tables)
+    return own is not None and bool(_of_around(tree, own, around))
+
+
 def named(tree: exp.Expr, names: Mapping[exp.Column, exp.Column]) -> exp.Expr:
     """The expression with other columns in the place of some."""
     return tree.copy().transform(lambda node: names[node].copy() if isinstance(node, exp.Column) and node in names else node)
@@ -98,4 +104,4 @@ def _has_own(tree: exp.Expr, own: Relation) -> bool:
     return any(own.matches(column) for column in tree.find_all(exp.Column))
 
 
-__all__ = ["Parted", "column_of", "named", "outer", "own_columns", "parted"]
+__all__ = ["Parted", "about_around", "column_of", "named", "outer", "own_columns", "parted"]

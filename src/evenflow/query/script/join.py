@@ -3,7 +3,7 @@ is decided before the join, so that fewer rows are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -26,9 +26,14 @@ _HOW: Final = {
 }  # fmt: skip
 
 
-def joined_all(lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: Tables, pending: list[exp.Expr]) -> Relation:
+Beside = Callable[[Lower, Relation, exp.Join, Tables, list[exp.Expr]], Relation]
+
+
+def joined_all(
+    lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: Tables, pending: list[exp.Expr], beside: Beside
+) -> Relation:  # fmt: skip
     """left with everything that is joined to it. Tables with commas between them are taken in an order in which each shares a key with
-    those before it, wherever they stand."""
+    those before it, wherever they stand. beside: joins a query about the row beside it."""
     commas = next((at for at, join in enumerate(joins) if not _is_comma(join)), len(joins))
     if commas > 1:
         left = _in_any_order(lower, left, joins[:commas], tables, pending)
@@ -36,6 +41,8 @@ def joined_all(lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: 
     for join in joins:
         if isinstance(join.this, exp.Values):
             left = with_values(lower, left, join)
+        elif is_lateral(join):
+            left = beside(lower, left, join, tables, pending)
         elif is_as_of(join):
             right = lower.table(without_version(join.this), tables)
             given = (join.args.get("match_condition"), join.args.get("on"))
@@ -45,8 +52,18 @@ def joined_all(lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: 
     return left
 
 
+def is_lateral(join: exp.Join) -> bool:
+    """Whether it is of a query about the row beside it."""
+    return isinstance(join.this, exp.Lateral) and isinstance(join.this.this, exp.Subquery)
+
+
 def _is_comma(join: exp.Join) -> bool:
-    bare = not isinstance(join.this, exp.Values) and not is_as_of(join) and not any(map(join.args.get, ("on", "using", "method")))
+    bare = (
+        not isinstance(join.this, exp.Values)
+        and not is_lateral(join)
+        and not is_as_of(join)
+        and not any(map(join.args.get, ("on", "using", "method")))
+    )
     return bare and (join.side, join.kind.upper()) in (("", ""), ("", "CROSS"))
 
 

@@ -123,7 +123,7 @@ def _joined(lower: Lower, relation: Relation, query: exp.Subquery, tables: Table
     shown: exp.Expr = column_of(table, "_value")
     if any(AGGREGATES[node.name.lower()] == "count" for node in item.walk() if is_aggregate(node) and node.name.lower() in AGGREGATES):
         there = exp.If(this=column_of(table, "_there"), true=shown)
-        shown = exp.Case(ifs=[there], default=_of_no_rows(item.copy()))
+        shown = exp.Case(ifs=[there], default=of_no_rows(item.copy()))
     return relation, exp.paren(shown, copy=False)
 
 
@@ -140,17 +140,18 @@ def _one_row(found: Parted, item: exp.Expr) -> exp.Select:
     return query
 
 
-def _of_no_rows(tree: exp.Expr) -> exp.Expr:
+def of_no_rows(tree: exp.Expr) -> exp.Expr:
+    """An expression of aggregates, as it is of no rows: they are null, and counts 0. Changes the tree."""
     if isinstance(tree, exp.Filter):
-        return _of_no_rows(tree.this)
+        return of_no_rows(tree.this)
     if is_aggregate(tree):
         return exp.cast(exp.Literal.number(0), "bigint") if AGGREGATES.get(tree.name.lower()) == "count" else exp.Null()
     for name, part in list(tree.args.items()):
         if isinstance(part, exp.Expr):
-            tree.set(name, _of_no_rows(part))
+            tree.set(name, of_no_rows(part))
         elif isinstance(part, list):
-            tree.set(name, [_of_no_rows(each) if isinstance(each, exp.Expr) else each for each in part])
+            tree.set(name, [of_no_rows(each) if isinstance(each, exp.Expr) else each for each in part])
     return tree
 
 
-__all__ = ["with_scalars", "without_having"]
+__all__ = ["of_no_rows", "with_scalars", "without_having"]

@@ -16,6 +16,7 @@ from evenflow.query.changing import as_changes
 from evenflow.query.expression import fields_of
 from evenflow.query.script.aliases import with_aliases
 from evenflow.query.script.among import among
+from evenflow.query.script.beside import beside
 from evenflow.query.script.best import best_rows, over_rows
 from evenflow.query.script.foreign import no_stream, with_first_of_each, with_lateral_views
 from evenflow.query.script.gap_fill import gap_filled, is_gap_fill
@@ -165,7 +166,7 @@ class Lowering(Lower):
     def _from(self, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation:
         """pending: conditions of WHERE that are still to be met; those that joins meet are taken out."""
         relation = self.table(tree.args["from_"].this, tables)
-        relation = joined_all(self, relation, tree.args.get("joins") or (), tables, pending)
+        relation = joined_all(self, relation, tree.args.get("joins") or (), tables, pending, beside)
         return self._left(relation, tree, tables, pending)
 
     def _left(self, relation: Relation, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation:

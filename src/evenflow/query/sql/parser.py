@@ -18,6 +18,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from evenflow.errors import EvenflowError, ExpressionError
 from evenflow.query.sql import composed
+from evenflow.query.sql.collated import collate, collated
 from evenflow.query.sql.depth import check_depth, flattened, room
 
 _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
@@ -101,7 +102,7 @@ class ExpressionParser(SparkParser):
 
     STRICT_CAST = True
     COLON_IS_VARIANT_EXTRACT = True
-    FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call, **_UNITS, "ARRAYS_ZIP": zip_call}
+    FUNCTIONS: ClassVar[Any] = {"STRUCT": struct_call, **_UNITS, "ARRAYS_ZIP": zip_call, "COLLATE": collate}
     ARRAY_CONSTRUCTORS: ClassVar[Any] = {}
     FUNCTION_PARSERS: ClassVar[Any] = {k: v for k, v in SparkParser.FUNCTION_PARSERS.items() if k in _SPECIAL_SYNTAX}
     NO_PAREN_FUNCTIONS: ClassVar[Any] = {}
@@ -203,7 +204,7 @@ def parse(text: str) -> exp.Expr:
         raise ExpressionError('the expression is empty; write a Spark SQL expression such as "proto = 6"')
     try:
         with room(text):
-            tree = flattened(sqlglot.parse_one(text, dialect=ExpressionDialect))
+            tree = collated(flattened(sqlglot.parse_one(text, dialect=ExpressionDialect)))
     except ParseError as error:
         raise _located(ExpressionError(_message(text, error)), text, error) from None
     except EvenflowError:

@@ -15,6 +15,7 @@ from evenflow.query.sql import octets
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.arrays import concatenated, reversed_array, words_joined
 from evenflow.query.sql.casts import cast
+from evenflow.query.sql.collated import FOLDED, folded
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, choose, lift, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import BINARY, BOOL, INT, STRING, floating, integral, name_of
@@ -441,6 +442,7 @@ FUNCTIONS: Final = {
     "ucase": _cased("upper", str.upper),
     "lower": _cased("lower", str.lower),
     "lcase": _cased("lower", str.lower),
+    FOLDED: _cased("lower", folded),
     "length": Signature(_length, 1, 1),
     "len": Signature(_length, 1, 1),
     "char_length": Signature(_length, 1, 1),

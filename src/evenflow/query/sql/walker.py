@@ -15,6 +15,7 @@ from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownCo
 from evenflow.query.sql import nested, variants
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
+from evenflow.query.sql.collated import REFUSED
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
 from evenflow.query.sql.intervals import interval
 from evenflow.query.sql.lambdas import HIGHER, is_higher
@@ -64,6 +65,8 @@ class Walker:
 
     def node(self, tree: exp.Expr) -> Node:
         """The node of a tree, with its text for messages. Errors that do not say where yet are given the fragment."""
+        if isinstance(tree, exp.Collate):
+            raise ExpressionError(f"{render(tree)!r}: {REFUSED}")
         handler = HANDLERS.get(type(tree))
         if handler is None:
             raise ExpressionError(f"{render(tree)!r}: this syntax is not available; a Python callable can be passed instead")
