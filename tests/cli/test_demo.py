@@ -84,6 +84,16 @@ def test_the_demo_kills_an_executor_and_reports_what_came_of_it(mark: str, tmp_p
 
 
 @pytest.mark.conformance
+def test_everything_is_killed_and_the_next_driver_goes_on(mark: str) -> None:
+    process = start(mark, "demo", "--lose-all", "--seconds", "6", "--rate", "1000")
+    found, err = finish(process, mark, 0)
+    assert found["lost"] == "all" and found["restart_s"] > 0 and found["journal_entries"] > 2
+    compared = found["compared"]
+    assert compared["rows"] > 1_000 and (compared["lost"], compared["repeated"], compared["wrong"]) == (0, 0, 0)
+    assert "kill -9 of all executors, of Spark's JVM and of the driver" in err
+
+
+@pytest.mark.conformance
 def test_a_box_that_raises_is_code_1_with_its_name_and_the_users_traceback(mark: str, tmp_path: Path) -> None:
     path = tmp_path / "failing_flow.py"
     path.write_text(FAILING)

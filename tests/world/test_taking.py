@@ -20,6 +20,7 @@ from evenflow.availability.alive import MOST_ALIVE_BYTES, Alive, alive_name
 from evenflow.availability.alive import to_bytes as alive_bytes
 from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, Piece, Stopped, StoredObject, entry_name, to_bytes
 from evenflow.availability.retained import CHECKPOINTS
+from evenflow.bench.bare import BareEngine
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.query.planner import layout
 from evenflow.sources.pushed import SparkSource
@@ -72,6 +73,19 @@ def test_the_first_driver_begins_and_the_next_one_goes_on_as_the_same_run(tmp_pa
     second = looked(tmp_path)
     assert second.run_id == first.run_id and second.standing.durable == 1
     assert begin(second).standing.generation == 2
+
+
+def test_an_engine_with_a_folder_has_a_location_for_each_dataflow(tmp_path: Path) -> None:
+    """Unless it is given one. Method: what is there is another dataflow's, so all are refused before there is a site."""
+    for name in ("a-b", "given"):
+        began(tmp_path / name, flow_of(name="other"))
+    with BareEngine(checkpoint_location=f"{tmp_path}/") as engine:
+        for given, where in ((None, "a-b"), (tmp_path / "given", "given")):
+            with pytest.raises(LocationError, match=rf"{tmp_path}/{where} is that of dataflow 'other', not of 'a b'"):
+                engine.start(flow_of(name="a b"), checkpoint_location=given)
+        with pytest.raises(LocationError, match="'' names no place"):
+            engine.start(flow_of(name="a b"), checkpoint_location="")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["a-b", "given"]
 
 
 def test_it_is_planned_as_at_the_first_start_whatever_the_engine_has_now(tmp_path: Path) -> None:
