@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
@@ -58,6 +59,8 @@ def test_state_is_what_spark_computes_of_the_same_rows(spark: Any) -> None:
     table = ef.checkpoints(location).state("visits").to_pylist()
     assert Counter(map(tuple, visits.collect())) == Counter(tuple(row.values()) for row in table)
     assert visits.rdd.getNumPartitions() == 2, "a task for each site that has written some"
+    objects = [f"{location}/{name}" for each in ef.checkpoints(location).inspect().boxes for name in each.objects if each.box == "totals"]
+    assert spark.read.parquet(*objects).count() == pq.read_table(objects).num_rows > 0, "objects are files for any reader"
 
 
 @pytest.mark.conformance

@@ -8,9 +8,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
 
+import pandas as pd
+import polars as pl
+import pyarrow.parquet as pq
 import pytest
 from tests.golden import copied, golden
 from tests.store.conftest import hdfs_url, s3_bucket, s3_endpoint, s3_store, webhdfs_store  # noqa: F401
@@ -21,7 +25,7 @@ import evenflow as ef
 from evenflow.availability.alive import alive_name
 from evenflow.availability.alive import to_bytes as alive_bytes
 from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, entry_name, to_bytes
-from evenflow.availability.retained import folder_of, removed_name
+from evenflow.availability.retained import CHECKPOINTS, folder_of, removed_name
 from evenflow.cli.app import main
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt, LocationError, OperationRefused
 from evenflow.exchange.section import RowsObject
@@ -71,6 +75,19 @@ def test_a_checkpoint_is_inspected_by_box_and_source_without_its_objects(tmp_pat
     assert boxes["totals"].watermark_us is not None and sum(each.bytes for each in found.boxes) == found.checkpoint.bytes
     assert [(each.source, each.partition) for each in found.sources] == [("made", 0), ("made", 1)]
     assert all(0 < each.position < 3_000 and not each.ended for each in found.sources)
+
+
+def test_any_reader_of_parquet_reads_the_objects() -> None:
+    """Spark does, too: tests/spark/test_state_frame.py."""
+    for stored in (Path(golden()) / CHECKPOINTS).rglob("*.parquet"):
+        rows = pq.read_table(stored)
+        frame = pd.read_parquet(stored)
+        assert list(frame.columns) == rows.column_names and len(frame) == rows.num_rows > 0
+        assert pl.read_parquet(stored).shape == rows.shape
+        if find_spec("duckdb") is not None:
+            import duckdb  # type: ignore[import-not-found, unused-ignore]
+
+            assert len(duckdb.sql(f"SELECT * FROM read_parquet('{stored}')").df()) == rows.num_rows
 
 
 def test_whole_ones_are_whole() -> None:
