@@ -13,6 +13,7 @@ from evenflow.operator.holding import Holding
 from evenflow.plan.layout import Layout
 from evenflow.query.planner import layout
 from evenflow.swarm.mutations import CHECKPOINTS, HELD, Mutation, planted
+from evenflow.swarm.seldom_mutations import SELDOM
 from evenflow.swarm.state_checkers import StateCheckers
 from evenflow.world.sim.model import StoreModel
 from tests.coordinator import test_journal as journal
@@ -124,7 +125,7 @@ def test_a_restart_knows_event_time() -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("mutation", but(LONG, [*CHECKPOINTS, *HELD]), ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", but(LONG, [*CHECKPOINTS, *SELDOM, *HELD]), ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     scenario = SCENARIOS.get(mutation.name, plays)
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, pytest.fail.Exception)):

@@ -23,6 +23,7 @@ from evenflow.swarm.mutations import MUTATIONS, find, planted
 from evenflow.swarm.reach import UNREACHABLE, rows
 from evenflow.swarm.run import run_seed
 from evenflow.swarm.search import Findings, search
+from evenflow.swarm.seldom_mutations import SELDOM
 from evenflow.swarm.showing import able, traits
 from tests.drawn import one_in
 
@@ -226,13 +227,13 @@ def test_bugs_of_modes_are_found(name: str) -> None:
 
 
 def test_each_planted_bug_has_a_name_of_its_own() -> None:
-    assert len({mutation.name for mutation in MUTATIONS}) == len(MUTATIONS)
+    assert len({mutation.name for mutation in (*MUTATIONS, *SELDOM)}) == len(MUTATIONS) + len(SELDOM)
 
 
 def test_every_bug_can_be_planted_and_is_gone_afterwards() -> None:
     """Their words are where they are said to be; and what runs after all of them runs as before."""
     before = run_seed(1, tell=True)
-    for mutation in (*MUTATIONS, WORD):
+    for mutation in (*MUTATIONS, *SELDOM, WORD):
         with planted(mutation):
             pass
     after = run_seed(1, tell=True)

@@ -139,19 +139,6 @@ CHECKPOINTS: Final = (
         "False",
     ),
     Mutation(
-        "what is stored late counts for the next one",
-        "coordinator.checkpointing:Checkpointing.owes",
-        "self.open.number == number and",
-        "",
-    ),
-    Mutation(
-        "what has not joined is captured empty",
-        "site.capturing:Capturing._has",
-        "return cohort.ready and set(partitions) <= set(self._departing.staying(cohort))",
-        "return True",
-    ),
-    Mutation("what was altered is believed", "state.folding:_read", "name not in proven and digest_of(data) != digest", "False"),
-    Mutation(
         "what is missing is empty",
         "state.folding:_read",
         '_refuse(name, origin, partitions, f"{type(error).__name__}: {error}", "read")',
