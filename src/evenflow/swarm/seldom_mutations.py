@@ -1,5 +1,7 @@
-"""Planted bugs of checkpoints that scenarios of their own show, and seeds hardly ever (K2, K4, K5): `evenflow swarm --mutations` asks for none
-of them."""
+"""Planted bugs of checkpoints that scenarios of their own show, and seeds hardly ever (K2, K4, K5).
+
+`evenflow swarm --mutations` asks for none of them.
+"""
 
 from __future__ import annotations
 
