@@ -57,7 +57,7 @@ from evenflow.world.spark.net.listener import Dialer, Listener
 from evenflow.world.spark.net.priority import SWITCH_INTERVAL_S
 from evenflow.world.spark.net.reactor import Clock, Reactor
 from evenflow.world.spark.net.trust import Trusted
-from evenflow.world.spark.net.vitals import Lateness, pss_bytes, rss_bytes
+from evenflow.world.spark.net.vitals import Lateness, Proportional, rss_bytes
 from evenflow.world.spark.net.wire import (
     MESSAGE_BYTES_GOOD,
     RunSchemas,
@@ -75,7 +75,7 @@ COLLECT_ALL_EVERY: Final = 60
 STUCK_S: Final = 1.0
 """User code that has not come back this long after its run counts as stuck."""
 PSS_EVERY: Final = 80
-"""Reports between two looks at the proportional memory, which costs milliseconds."""
+"""Reports between two looks at the proportional memory, at which the system goes over all of it."""
 POLL_MAX_S: Final = 0.5
 
 REDIAL_S: Final = 0.03
@@ -110,7 +110,7 @@ class Site:
         self._ending = Ending(self.reactor)
         self._heard_driver_s = time.monotonic()
         self._reports = self._collections = 0
-        self._pss_bytes = 0
+        self._proportional = Proportional()
         self._quiet = Quiet()
         self.listener = Listener(port, self.reactor, secret, self._welcome)
         self.links = Links(
@@ -479,11 +479,11 @@ class Site:
 
     def _measure(self, parts: dict[int, PartRunner]) -> control.Report:
         if self._reports % PSS_EVERY == 0:
-            self._pss_bytes = pss_bytes()
+            self._proportional.look()
         self._reports += 1
         reports = {run: part.report() for run, part in parts.items() if not part.broken}
-        return control.Report(self.clock.now_us(), time.process_time(), rss_bytes(), self._pss_bytes, self.listener.refused, reports,
-            self._warnings.take(), self._warnings.left_out,
+        return control.Report(self.clock.now_us(), time.process_time(), rss_bytes(), self._proportional.bytes, self.listener.refused,
+            reports, self._warnings.take(), self._warnings.left_out,
         )  # fmt: skip
 
     def _collect(self) -> None:
