@@ -119,3 +119,14 @@ def test_of_what_changes_there_is_no_newest_row() -> None:
     changing = "(SELECT sym, count(*) AS n FROM q GROUP BY sym) q"
     with pytest.raises(errors.QueryError, match="rows that come once on both sides"):
         answered(f"SELECT t.n FROM t ASOF JOIN {changing} ON t.sym = q.sym AND t.ts >= q.at", trades, quotes, "changelog")
+
+
+@pytest.mark.parametrize(("name", "outer"), [("Snowflake's", False), ("DuckDB's", True)])
+def test_null_equals_nothing(name: str, outer: bool) -> None:
+    """Neither a null key nor a time that is null has a newest row, though rows of both are there on the other side."""
+    times = pa.array([0, 1_000_000, 2_000_000, None], pa.timestamp("us"))
+    trades = pa.table([times, ["a", None, "b", "a"], [1, 2, 3, 4]], schema=TRADES)
+    quotes = pa.table([times, [None, None, "a", "a"], [5, 6, 7, 8], [0.5, 1.5, 2.5, 3.5]], schema=QUOTES)
+    wanted = [(key, n, None, None, None) for key, n in (("a", 1), (None, 2), ("b", 3), ("a", 4))] if outer else []
+    text, _ = WRITTEN[name]
+    assert answered(text, trades, quotes) == sorted(wanted, key=str)

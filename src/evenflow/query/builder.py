@@ -19,10 +19,12 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout
 from evenflow.query import grouped
+from evenflow.query.cleaned import CleanedStream
 from evenflow.query.cutting import CutOptions, cut_all
 from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
+from evenflow.query.exploding import draw_exploding
 from evenflow.query.expression import fields_of, split_alias
 from evenflow.query.following import draw_then
 from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, unnamed
@@ -37,7 +39,6 @@ from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network
 from evenflow.query.planner import layout
 from evenflow.query.protecting import AVAILABILITY
 from evenflow.query.serial import network_from_json, network_to_json
-from evenflow.query.shaping import ShapedStream
 from evenflow.query.tables import RefreshedTable
 from evenflow.query.text import layout_text, network_text
 from evenflow.stream.schema import quoted
@@ -198,7 +199,7 @@ class Dataflow(Drawing):
         return Stream(self, self.draw(kind, params, inputs, name, stem))
 
 
-class Stream(ShapedStream):
+class Stream(CleanedStream):
     """Rows on their way from one box to others."""
 
     flow: Dataflow
@@ -219,11 +220,12 @@ class Stream(ShapedStream):
 
     def select(self, *columns: Any, **named: Expression) -> Stream:
         """Exactly these columns: "a", "b + 1 as c", "*", `F.col("a")`, and d="expression" or d=function of a batch that returns one
-        value per row."""
+        value per row. One may be explode(list) or explode_outer(list): a row for each element."""
         made: list[tuple[str, Expression]] = []
         for given in columns[0] if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns:
             made += self._selected(selected(given))
-        return self._then("select", {"columns": (*made, *expressions_of("select", "select", named).items())})
+        made += expressions_of("select", "select", named).items()
+        return draw_exploding(self, made) or self._then("select", {"columns": tuple(made)})
 
     selectExpr = select
 

@@ -26,6 +26,7 @@ from evenflow.query.matching import PerMatch
 from evenflow.query.regrouped import regrouped
 from evenflow.query.sessions import check_comes_once, check_gap, end_of_own, lateness_of
 from evenflow.query.shaping import ShapedStream
+from evenflow.query.totals_named import NamedTotals, named_calls
 from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
@@ -35,7 +36,8 @@ from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from evenflow.processor import Processor
-    from evenflow.query.user.aggregator import Aggregator
+    from evenflow.query.totals_named import NamedTotals, named_calls
+from evenflow.query.user.aggregator import Aggregator
 
 S = TypeVar("S", bound=ShapedStream)
 """What a user draws with. These classes give back what they were made of."""
@@ -89,7 +91,7 @@ class KeyedStream(Generic[S]):
 
 
 @dataclass(frozen=True)
-class _Grouping(Generic[S]):
+class _Grouping(NamedTotals[S]):
     """What an aggregate knows before its calls. over: the window.
 
     extra: columns computed for it beforehand; time: the event time among them. whole: all results come, again and again. sampled: of
@@ -124,16 +126,13 @@ class _Grouping(Generic[S]):
         mode, without a window: "changelog" puts the row as it was before the totals so far, with a column `_change` that says what each
         does (insert, update_before, update_after, delete); "complete" puts out all groups now and then, as `.complete()` behind that does.
         """
+        expressions = tuple(named_calls(expressions))
         named, sampled = rewritten(self.stream, self.over, mode, expressions, named)
         params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode, sampled or self.sampled)
         positional, by_name = [selected(given) for given in expressions], {name: unnamed(given) for name, given in named.items()}
         formulas = [given.functions for given in (*positional, *by_name.values()) if isinstance(given, Formula)]
         with scope(together(formulas)):
             return params.draw(_named_calls(list(map(_text, positional)), {name: _text(given) for name, given in by_name.items()}))
-
-    def count(self) -> S:
-        """The number of rows, in column `count`."""
-        return self.agg(count="count(*)")
 
 
 class GroupedStream(_Grouping[S]):

@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import pyarrow as pa
+from sqlglot import exp
 
 from evenflow.errors import QueryError
 from evenflow.query.changing import draw_changing
@@ -27,6 +28,8 @@ from evenflow.query.join import (
 from evenflow.query.kinds.judging import naming
 from evenflow.query.kinds.kind import StreamType
 from evenflow.query.refreshed import refreshed_tables
+from evenflow.query.spark_column import is_spark_column, name_of, text_of
+from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.tables import RefreshedTable, table_of
 from evenflow.stream.change import is_changelog
 
@@ -42,6 +45,7 @@ def draw_join(
     """See `Stream.join`."""
     box = left.flow.free("join") if name is None else box_name(name, "join")
     with naming(box):
+        on, condition = _without_columns(left, right, on, condition)
         names = _names(box, on)
         join = Join(parse_how(how), names, names, names, suffix=suffix, unbounded=unbounded)
     if isinstance(right, type(left)):
@@ -64,6 +68,27 @@ def draw_join(
     with naming(box):
         join = _split(join, condition, left.schema, table.schema, None, None)
     return left._drawn("table_join", {"join": join, "table": table}, (left,), name, "join")
+
+
+def _without_columns(left: HandledStream, right: Any, on: Any, condition: str | None) -> tuple[Any, str | None]:
+    """Columns of PySpark that `on` has, as a condition: whose each name is follows from who has a column of that name."""
+    given = list(on) if isinstance(on, list | tuple) else [on]
+    if not given or not all(is_spark_column(each) and name_of(each) is None for each in given):
+        return on, condition
+    other = right if isinstance(right, HandledStream | RefreshedTable) else table_of("join", right)
+    sides = {"l": set(left.schema.names), "r": set(other.schema.names)}
+
+    def sided(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.table:
+            return node
+        owners = [side for side, names in sides.items() if node.name in names]
+        if len(owners) != 1:
+            who = "both sides have" if owners else "no side has"
+            raise QueryError(f"{who} a column {node.name!r}; write condition='l.a = r.b'")
+        return exp.column(node.name, table=owners[0], quoted=True)
+
+    trees = [parse(text_of(each)).transform(sided) for each in given]
+    return None, to_sql(exp.and_(*trees, *([] if condition is None else [parse(condition)])))
 
 
 def _names(box: str, on: str | Sequence[str] | None) -> tuple[str, ...]:

@@ -104,6 +104,8 @@ class ShapedStream(HandledStream):
             names_of("unpivot", argument, (given,))
         return self._then("unpivot", {"ids": kept, "values": made, "variable": variable, "value": value}, name)
 
+    melt = unpivot
+
     def flat_map(
         self, function: Callable[[pa.RecordBatch], Any], output: str, *, deterministic: bool = True, name: str | None = None
     ) -> Self:  # fmt: skip

@@ -15,6 +15,7 @@ from evenflow.query.script.lowering import Item, Lower
 from evenflow.query.script.relation import Relation, Visible, free_name, is_column, own_column
 from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import is_changelog
+from evenflow.stream.schema import quoted
 
 _HOW = {("", ""): "inner", ("", "INNER"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left"}
 
@@ -125,8 +126,15 @@ def _drawn(lower: Lower, left: Relation, right: Relation, keys: Sequence[tuple[e
         columns.append(replace(visible, column=name))
     with lower.script.at(join):
         with_keys = left.stream.with_columns({name: to_sql(tree) for name, tree in ours})
-        stream = with_keys.join_latest(lower.project(right, theirs).stream, names, how, order="event_time")  # type: ignore[arg-type]
+        known = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in (*names, _time_of(right, theirs)))  # Null equals nothing.
+        followed = lower.project(right, theirs).stream.where(known)
+        stream = with_keys.join_latest(followed, names, how, order="event_time")  # type: ignore[arg-type]
     return Relation(stream, (*left.columns, *columns))
+
+
+def _time_of(relation: Relation, items: Sequence[Item]) -> str:
+    """What the event time is called among these."""
+    return next(name for name, tree in items if is_column(tree) and tree.name == relation.stream.event_time)
 
 
 __all__ = ["is_as_of", "newest", "version_of", "without_version"]
