@@ -3,8 +3,9 @@
 The state is filled in once, and one checkpoint is taken that nobody measures: it has all of it. Then the same run goes on by turns
 without checkpoints and with one every so many seconds, so that both have the same state, processes and load. Between the two one more is
 taken that nobody measures: it has what has changed in all of the turn without, and those that count what has changed since the one before.
-The journal is there all the time. A result row's age is its arrival at the sink in the driver minus the time at which its newest row was due; gaps are those between two
-moments of output. CPU is that of the sites' Python processes; changed rows are the distinct keys that came out between two checkpoints.
+The journal is there all the time. A result row's age is its arrival at the sink in the driver minus the time at which its newest row was
+due; gaps are those between two moments of output. CPU is that of the sites' Python processes; changed rows are the distinct keys that came
+out between two checkpoints.
 """
 
 from __future__ import annotations
