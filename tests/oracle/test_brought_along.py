@@ -46,6 +46,8 @@ MORE = (
     "SELECT name, (SELECT count(*) FROM orders o WHERE o.who = u.name) AS c, (SELECT max(id) FROM orders) AS m FROM users u",
     "SELECT name FROM users u WHERE (SELECT sum(qty) FROM orders o WHERE o.who = u.name) > 5 OR town = 'Oslo'",
     "SELECT who, count(*) AS c FROM orders GROUP BY who HAVING count(*) > (SELECT count(*) FROM users WHERE town = 'Oslo')",
+    "SELECT id, (SELECT max(town) FROM users u WHERE nullif(u.name, 'zoe') <=> o.who) AS t FROM orders o",
+    "SELECT id, lag(kind, -1) OVER (ORDER BY id) AS a, lead(kind, -2, 'x') IGNORE NULLS OVER (ORDER BY id) AS b FROM orders",
     # Sets of rows.
     "SELECT NULL AS a, name AS b FROM users UNION SELECT qty, NULL FROM orders",
     "SELECT who FROM orders UNION SELECT name FROM users INTERSECT SELECT who FROM orders WHERE id > 2",

@@ -33,6 +33,8 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
         ("ann", 2), ("bob", 2), ("zoe", None)],
     "SELECT name, k FROM users u, LATERAL (SELECT DISTINCT kind IS NULL AS k FROM orders WHERE who = u.name) x": [
         ("ann", False), ("bob", False), ("bob", True)],
+    f"SELECT id, c {O}, LATERAL (SELECT count(*) + max(length(name)) AS c FROM users WHERE nullif(name, 'zoe') <=> o.who) u": [
+        (1, 4), (2, 4), (3, 4), (4, 4), (5, 4)],
     # The first of them.
     "SELECT name, id, qty FROM users u, LATERAL (SELECT id, qty FROM orders WHERE who = u.name ORDER BY qty DESC LIMIT 1) x": [
         ("ann", 3, 5), ("bob", 5, 2)],

@@ -42,14 +42,14 @@ def draw_alike(left: S, right: Any, how: Alike, name: str | None = None) -> S:
     columns = tuple((field.name, None) for field in sides[0])
     pairs = Pairs(output, ddl_of(sides[0]), ddl_of(sides[1]), how, len(columns), None, columns)
     with left.flow.whole():
-        return draw_sides(left, right, [[_whole(field) for field in side] for side in sides], pairs, box, _whole)
+        return draw_sides(left, right, [[whole(field) for field in side] for side in sides], pairs, box, whole)
 
 
-def _whole(field: pa.Field) -> str:
+def whole(field: pa.Field) -> str:
     """A column as groups have it: of zeros, which may have a sign, the one without."""
     if not pa.types.is_floating(field.type):
         return str(field.name)
     return f"CASE WHEN {quoted(field.name)} = 0 THEN CAST(0 AS {name_of(field.type)}) ELSE {quoted(field.name)} END"
 
 
-__all__ = ["draw_alike"]
+__all__ = ["draw_alike", "whole"]

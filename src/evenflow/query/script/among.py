@@ -119,7 +119,7 @@ def _with_query(lower: Lower, relation: Relation, test: exp.Expr, inner: exp.Sel
         conditions += equal if kind == "SEMI" else [exp.func("coalesce", exp.and_(*equal, copy=False), exp.true())]
     elif groups:
         shown(exp.Literal.number(1))
-    conditions += [exp.EQ(this=outer(relation, around), expression=shown(own)) for around, own in found.equal]
+    conditions += [each.of(relation, shown(each.own)) for each in found.equal]
     names = {column: shown(column) for column in own_columns(lower, inner, found.others, tables)} if found.others else {}
     conditions += [outer(relation, named(part, names)) for part in found.others]
     query.set("expressions", items or [exp.alias_(exp.Literal.number(1), "_c0", quoted=True)])

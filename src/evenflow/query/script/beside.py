@@ -82,7 +82,7 @@ def _of_rows(
         if conditions:
             lower.script.fail(conditions[0], "an aggregate has a row for each row beside it; write ON true")
         return _of_totals(lower, left, found, name, tables)
-    keys = [own for _, own in found.equal]
+    keys = [each.own for each in found.equal]
     hidden = [exp.alias_(key.copy(), f"{_KEY}{at}", quoted=True) for at, key in enumerate(keys)]
     if grouped and keys:
         group = query.args.get("group") or exp.Group()
@@ -97,7 +97,7 @@ def _of_rows(
     there = f"{_KEY}{len(hidden)}"
     hidden.append(exp.alias_(exp.true(), there, quoted=True))
     query.set("expressions", [*(item for item in query.expressions if item not in over_both), *hidden])
-    equal = [exp.EQ(this=outer(left, around), expression=column_of(name, f"{_KEY}{at}")) for at, (around, _) in enumerate(found.equal)]
+    equal = [each.of(left, column_of(name, f"{_KEY}{at}")) for at, each in enumerate(found.equal)]
     on = [*equal, *(outer(left, named(part, names)) for part in found.others), *conditions]
     with lower.script.at(inner):
         rows = lower.query(query, tables).called(name)
@@ -123,14 +123,14 @@ def _of_totals(lower: Lower, left: Relation, found: Parted, name: str, tables: T
     query, items = found.query, found.query.expressions
     if not lower.changes:
         lower.script.fail(query, "an aggregate of what is beside a row changes; use changelog or complete mode")
-    keys = [own for _, own in found.equal]
+    keys = [each.own for each in found.equal]
     made = [exp.alias_(key.copy(), f"{_KEY}{at}", quoted=True) for at, key in enumerate(keys)]
     made += [exp.alias_(item.unalias().copy(), f"_value{at}", quoted=True) for at, item in enumerate(items)]
     query.set("expressions", [*made, exp.alias_(exp.true(), "_there", quoted=True)])
     if keys:
         query.set("group", exp.Group(expressions=[key.copy() for key in dict.fromkeys(keys)]))
     unseen = free_name(f"{UNSEEN}beside", [visible.table for visible in left.columns])
-    equal = [exp.EQ(this=outer(left, around), expression=column_of(unseen, f"{_KEY}{at}")) for at, (around, _) in enumerate(found.equal)]
+    equal = [each.of(left, column_of(unseen, f"{_KEY}{at}")) for at, each in enumerate(found.equal)]
     with lower.script.at(query):
         rows = lower.query(query, tables).called(unseen)
         on = exp.and_(*equal, copy=False) if equal else None

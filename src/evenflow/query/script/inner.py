@@ -16,12 +16,24 @@ from evenflow.query.script.relation import Relation, own_column
 
 
 @dataclass(frozen=True, slots=True)
+class Equal:
+    """Expressions that have to be equal, one of the query around it and one of its own. nulls: nulls equal each other, `<=>`."""
+
+    around: exp.Expr
+    own: exp.Expr
+    nulls: bool
+
+    def of(self, relation: Relation, column: exp.Expr) -> exp.Expr:
+        """The equality, in the join, with a column of the query's result. relation: of the query around it."""
+        return (exp.NullSafeEQ if self.nulls else exp.EQ)(this=outer(relation, self.around), expression=column)
+
+
+@dataclass(frozen=True, slots=True)
 class Parted:
-    """query: without the conditions that are about both. equal: (of the query around it, of its own) expressions that have to be equal.
-    others: conditions about both that are none of these."""
+    """query: without the conditions that are about both. others: conditions about both that are no equalities."""
 
     query: exp.Select
-    equal: list[tuple[exp.Expr, exp.Expr]] = field(default_factory=list)
+    equal: list[Equal] = field(default_factory=list)
     others: list[exp.Expr] = field(default_factory=list)
 
 
@@ -37,12 +49,12 @@ def parted(lower: Lower, query: exp.Select, around: Relation, tables: Tables) ->
         if not _of_around(part, own, around):
             kept.append(part)
             continue
-        sides: list[exp.Expr] = [part.this, part.expression] if isinstance(part, exp.EQ) else []
+        sides: list[exp.Expr] = [part.this, part.expression] if isinstance(part, exp.EQ | exp.NullSafeEQ) else []
         about = [(bool(_of_around(side, own, around)), _has_own(side, own)) for side in sides]
         if about == [(True, False), (False, True)]:
-            found.equal.append((sides[0], sides[1]))
+            found.equal.append(Equal(sides[0], sides[1], isinstance(part, exp.NullSafeEQ)))
         elif about == [(False, True), (True, False)]:
-            found.equal.append((sides[1], sides[0]))
+            found.equal.append(Equal(sides[1], sides[0], isinstance(part, exp.NullSafeEQ)))
         else:
             found.others.append(part)
     found.query.set("where", exp.Where(this=exp.and_(*kept, copy=False)) if kept else None)

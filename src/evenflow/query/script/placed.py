@@ -233,8 +233,8 @@ def _place(
             script.fail(window, f"{function}() takes nothing")
         return Place(name, function, number=_count(lower, window, arguments) if function == "ntile" else 1), None
     if function in NEIGHBOURS:
-        step = int(arguments[1].this) if len(arguments) > 1 and _is_number(arguments[1]) else 1
-        if not 1 <= len(arguments) <= 3 or (len(arguments) > 1 and not _is_number(arguments[1])) or not ordered:
+        step = _step(arguments[1]) if len(arguments) > 1 else 1
+        if not 1 <= len(arguments) <= 3 or step is None or not ordered:
             script.fail(
                 window, f"{function} takes a value, a number of rows, and what it is where there are not so many, OVER (ORDER BY ...)"
             )
@@ -289,6 +289,14 @@ def _unfiltered(call: exp.Expr) -> exp.Expr:
     value = exp.Literal.number(1) if isinstance(value, exp.Star) or isinstance(value.this, exp.Star) else value.copy()
     made = exp.Case(ifs=[exp.If(this=call.expression.this.copy(), true=value)])
     return exp.Anonymous(this=inner.this, expressions=[made])
+
+
+def _step(tree: exp.Expr) -> int | None:
+    """A whole number that is written in the text; None if it is none."""
+    number = tree.this if isinstance(tree, exp.Neg) else tree
+    if not _is_number(number):
+        return None
+    return -int(number.this) if number is not tree else int(number.this)
 
 
 def _count(lower: Lower, window: exp.Window, arguments: Sequence[exp.Expr]) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 from sqlglot import exp
 
 from evenflow.query.script.counted import as_counts
-from evenflow.query.script.inner import Parted, column_of, outer, parted
+from evenflow.query.script.inner import Parted, column_of, parted
 from evenflow.query.script.join import joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
 from evenflow.query.script.relation import UNSEEN, Relation
@@ -116,7 +116,7 @@ def _joined(lower: Lower, relation: Relation, query: exp.Subquery, tables: Table
         script.fail(found.others[0], "a query inside an expression is about the row around it by equalities only; JOIN it instead")
     table = f"{UNSEEN}{len({v.table for v in relation.columns if v.table.startswith(UNSEEN)})}"
     value = lower.query(_one_row(found, item), tables).called(table)
-    equal = [exp.EQ(this=outer(relation, around), expression=column_of(table, f"_key{at}")) for at, (around, _) in enumerate(found.equal)]
+    equal = [each.of(relation, column_of(table, f"_key{at}")) for at, each in enumerate(found.equal)]
     join = exp.Join(this=query.copy(), side="LEFT", on=exp.and_(*equal, copy=False) if equal else None)
     with script.at(query):
         relation = joined(lower, relation, join, value, [])
@@ -130,7 +130,7 @@ def _joined(lower: Lower, relation: Relation, query: exp.Subquery, tables: Table
 def _one_row(found: Parted, item: exp.Expr) -> exp.Select:
     """The query with its keys, which it is grouped by, its value, and a column that says that it has a row."""
     query = found.query
-    keys = [own for _, own in found.equal]
+    keys = [each.own for each in found.equal]
     made = [exp.alias_(key.copy(), f"_key{at}", quoted=True) for at, key in enumerate(keys)]
     there = exp.alias_(exp.true(), "_there", quoted=True)
     query.set("expressions", [*made, exp.alias_(item.copy(), "_value", quoted=True), there])

@@ -7,7 +7,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.query.alike import draw_alike
+from evenflow.query.alike import draw_alike, whole
 from evenflow.query.changed_pairs import Alike
 from evenflow.query.changing import as_changes
 from evenflow.query.script.lateral import is_generator
@@ -51,7 +51,9 @@ def distinct(lower: Lower, relation: Relation, where: exp.Expr) -> Relation:
     if not is_changelog(relation.stream.schema):
         lower.check_final(relation, where, "SELECT DISTINCT or UNION")
         with lower.script.at(where):
-            return relation.where(relation.stream.drop_duplicates())
+            zeros = {field.name: whole(field) for field in relation.stream.schema if pa.types.is_floating(field.type)}
+            stream = relation.stream.with_columns(zeros) if zeros else relation.stream
+            return relation.where(stream.drop_duplicates())
     names = list(dict.fromkeys(visible.column for visible in relation.columns))
     with lower.script.at(where):
         times = free_name("_times", names)
