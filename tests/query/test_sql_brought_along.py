@@ -74,6 +74,9 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
     "SELECT id, m FROM orders LEFT JOIN (SELECT max(town) m FROM users WHERE name = 'nobody') ON true WHERE id > 3": [(4, None), (5, None)],
     "SELECT id, m FROM orders LEFT JOIN (SELECT max(c) AS m FROM (SELECT count(*) c FROM users WHERE name = 'x' GROUP BY town)) ON true": [
         (1, None), (2, None), (3, None), (4, None), (5, None)],
+    """SELECT o.id, town FROM orders o JOIN users ON who = name AND o.id > (SELECT count(*) FROM users)
+       AND o.id IN (SELECT id FROM orders)""": [
+        (5, "Oslo")],
     # Tests with queries inside expressions: in Spark neither is ever null.
     "SELECT id, CASE WHEN EXISTS (SELECT 1 FROM users u WHERE u.name = o.who) THEN 'y' ELSE 'n' END AS k FROM orders o WHERE id > 3": [
         (4, "n"), (5, "y")],
@@ -140,6 +143,7 @@ def test_columns_of_using_come_first() -> None:
         ("SELECT * FROM (SELECT kind, qty FROM orders) PIVOT (upper(kind) FOR kind IN ('a'))", "aggregate"),
         ("SELECT * FROM (SELECT kind, qty FROM orders) UNPIVOT (v FOR w IN (kind, qty))", "CAST"),
         ("SELECT NULL AS a FROM users UNION ALL SELECT NULL FROM orders", "CAST"),
+        ("SELECT id FROM orders o LEFT JOIN users u ON o.who = u.name AND o.id = (SELECT max(id) FROM orders)", "query inside ON"),
         ("SELECT attrs FROM orders o LEFT JOIN users u ON o.who = u.name", "map"),
     ],
 )

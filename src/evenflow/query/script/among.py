@@ -46,7 +46,7 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
     source = inner.args["from_"].this if inner.args.get("from_") is not None else None
     if not isinstance(source, exp.Table):
         lower.script.fail(test, f"{word} takes a SELECT from one stream by its name; name another query with WITH or a view before")
-    own = lower.table(source.copy(), tables)
+    own = lower.table(source, tables)
 
     def owned(tree: exp.Expr) -> exp.Expr:
         """Columns of the inner query come first, as in Spark."""
@@ -63,7 +63,7 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
         lower.script.fail(test, "EXISTS needs a WHERE that says which columns are equal")
     join = exp.Join(this=source.copy(), side="LEFT", kind=kind, on=exp.and_(*parts, copy=False))
     with lower.script.at(test):
-        return joined(lower, relation, join, lower.table(join.this, tables), [])
+        return joined(lower, relation, join, own, [])
 
 
 def _pairs(lower: Lower, test: exp.In, inner: exp.Select) -> list[tuple[exp.Expr, exp.Expr]]:

@@ -112,6 +112,11 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
         on = both.dotted(on)
     pending[:] = [both.dotted(part) for part in pending]
     parts = conjuncts(on) if on is not None else _equal(lower, left, right, using, join)
+    for part in [part for part in parts if part.find(exp.Select) is not None]:
+        if how != "inner":
+            script.fail(part, "a query inside ON of an outer, a semi or an anti join is not available; join it in a query in FROM before")
+        parts.remove(part)
+        pending.append(part)  # Of an inner join ON is WHERE.
     if how == "inner":
         left, right, parts = _alone_first(lower, both, left, right, parts, pending)
     if not parts and not lower.changes:
