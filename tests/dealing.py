@@ -27,7 +27,7 @@ CALM: Final = frozenset(
 as long as anything else."""
 ON_A_CALM_CLUSTER: Final = "tests/spark, where nobody is killed"
 UNITS: Final = (FOLDERS[0], ON_A_CALM_CLUSTER, *FOLDERS[1:])
-CLUSTERS_OF_THEIR_OWN: Final = ("tests/spark/test_restart.py", "tests/spark/test_interrupt.py", "tests/spark/test_standby.py")
+CLUSTERS_OF_THEIR_OWN: Final = tuple(f"tests/spark/test_{name}.py" for name in ("interrupt", "restart", "standby", "streamed"))
 """Files there whose tests start what they need in processes that they kill."""
 DEAR: Final = (
     "tests/spark/test_restart.py", "tests/cli/test_demo.py",

@@ -46,6 +46,8 @@ class Setting:
 
     MODULE: ClassVar[str] = "tests.restarting"
     """That is run."""
+    SLOTS: ClassVar[int] = 1
+    """Of each executor: one is its site's."""
     home: str
     rows: int = 12_000
     rate: int = 2_000
@@ -106,7 +108,7 @@ def main(setting: Setting) -> None:
         return
     from evenflow.world.spark.cluster.session import embedded_session, stop_session
 
-    spark = embedded_session(f"local-cluster[{setting.sites},1,1024]", "evenflow-restarting", sites_only=True)
+    spark = embedded_session(f"local-cluster[{setting.sites},{setting.SLOTS},1024]", "evenflow-restarting", sites_only=True)
     try:
         with ef.Engine(spark, **options) as engine:
             run_in(engine, setting)

@@ -47,7 +47,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "state": {"plan", "kernels"},
     "query": {"plan", "processor", "sources", "sinks", "availability.mode", "availability.guarantee"},
     "services": set(),
-    "sources": set(),
+    # What Spark has written of a stream is read from the location.
+    "sources": {"store.objects", "store.opening"},
     "store": {"availability"},
     "sinks": {"store", "sources.description", "sources.database", "sources.extras", "sources.kafka_client", "sources.settings"},
     "operator": {

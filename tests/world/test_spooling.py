@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,17 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.errors import LocationError
+from evenflow.availability.entries import Completed, Piece
+from evenflow.errors import EvenflowError, LocationError
 from evenflow.query.kept import batches
 from evenflow.query.planner import layout
 from evenflow.sources.pushed import SparkSource
+from evenflow.sources.spooled import Spool
+from evenflow.store.directory import DirectoryStore
+from evenflow.stream.ids import SiteId
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.bridge.spooling import _folder, _write, spooled
+from evenflow.world.spark.bridge.streamed import check_notes, position_in
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("took", pa.duration("us"))])
 NO_SPARK: Any = None
@@ -59,6 +65,33 @@ def test_what_names_the_files_is_needed_whole(tmp_path: Path) -> None:
 def test_a_dataflow_without_its_dataframe_says_so(tmp_path: Path) -> None:
     with pytest.raises(LocationError, match="has no DataFrame; build it with from_spark"):
         spooled(network(), str(tmp_path), NO_SPARK, 2)
+
+
+def test_spark_notes_that_are_gone_are_said(tmp_path: Path) -> None:
+    """Spark would count its batches from 0 on again, and take what is there for what it has not read yet."""
+    store = DirectoryStore(str(tmp_path))
+    spool = Spool(store, "box")
+    check_notes(store, spool, "spark/box")
+    spool.name(0, ())
+    (tmp_path / "spark" / "box" / "offsets").mkdir(parents=True)
+    (tmp_path / "spark" / "box" / "offsets" / "0").write_text("v1")
+    check_notes(store, spool, "spark/box")
+    shutil.rmtree(tmp_path / "spark")
+    with pytest.raises(LocationError, match="Spark's notes of how far it was, spark/box, are gone"):
+        check_notes(store, spool, "spark/box")
+
+
+def test_a_checkpoint_says_how_many_rows_it_has_behind_it(tmp_path: Path) -> None:
+    pieces = tuple(Piece(segment, SiteId(0), (0,), {"logs": {"0": [rows, 0, 0, 0]}}, ()) for segment, rows in ((0, 70), (1, 9)))
+    assert [position_in(Completed(1, 5, pieces), segment) for segment in range(3)] == [70, 9, 0]
+
+
+def test_a_streaming_dataframe_behind_another_source_is_refused(tmp_path: Path) -> None:
+    flow = ef.Dataflow("two")
+    live = flow.source(SparkSource(SCHEMA, True), name="live")
+    flow.source(SparkSource(SCHEMA, False), name="a history").then(live).to(ef.sinks.memory("out"), name="out")
+    with pytest.raises(EvenflowError, match="a streaming DataFrame is a source of its own there"):
+        spooled(flow.network, str(tmp_path), NO_SPARK, 2)
 
 
 def test_a_network_without_dataframes_is_as_it_was(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A network in which batch DataFrames are files: where a run may be gone on with, what Spark would push has to be there to be read again.
+"""A network in which DataFrames are files: where a run may be gone on with, what Spark would push has to be there to be read again.
 
 Behind `then` the union whose second part waits for the DataFrame becomes one source of both, as if the files had been drawn: its position
 says in which of the two a row is (`evenflow.sources.then`).
@@ -22,8 +22,14 @@ def batches(network: Network) -> list[Box]:
     return [box for box in network.of_kind("source") if _source(box).pushed and not _source(box).streaming]
 
 
+def streams(network: Network) -> list[Box]:
+    """The sources that are streaming DataFrames, and wait for no other."""
+    found = [box for box in network.of_kind("source") if _source(box).pushed and _source(box).streaming]
+    return [box for box in found if awaited(_source(box)) is None]
+
+
 def kept(network: Network, files: Mapping[str, Source]) -> Network:
-    """The same with these sources instead of the boxes' own. files: by box, for all of `batches`. Raises QueryError."""
+    """The same with these sources instead of the boxes' own. files: by box, for all of `batches` and `streams`. Raises QueryError."""
     boxes = {box.name: box for box in network}
     for name, source in files.items():
         first = awaited(_source(boxes[name]))
@@ -52,7 +58,7 @@ def _chain(boxes: dict[str, Box], first: Box, waiting: list[Box]) -> None:
     if after.source.pushed:
         raise QueryError(
             f"box {waiting[0].name!r}: behind a batch DataFrame and with a checkpoint location comes a source that the sites read, such as "
-            "ef.sources.kafka; what a streaming DataFrame pushes cannot be read again"
+            "ef.sources.kafka; a streaming DataFrame is a source of its own there: unite the two streams instead"
         )
     chain = ChainSource(source, after.source)
     boxes[first.name] = _with_source(first, chain)
@@ -80,4 +86,4 @@ def _below(boxes: Mapping[str, Box], first: Box, waiting: list[Box]) -> tuple[Bo
     return union[0], between
 
 
-__all__ = ["batches", "kept"]
+__all__ = ["batches", "kept", "streams"]

@@ -172,7 +172,7 @@ class Hosted:
             version=version,
         )
         hosted._watermarks = [op for op in operators if isinstance(op, Watermark)]
-        if segment.source is not None and getattr(layout.sources[segment.source], "pushed", False):
+        if segment.source is not None and getattr(layout.sources[segment.source], "batched", False):
             # Fed by whole Spark batches in any order: event time moves at their ends only.
             for operator in hosted._watermarks:
                 operator.held.update(partitions)

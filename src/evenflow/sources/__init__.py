@@ -35,6 +35,7 @@ from evenflow.sources.pushed import SparkSource, schema_of_dataframe
 from evenflow.sources.replay import ReplaySource
 from evenflow.sources.settings import as_settings, names_of
 from evenflow.sources.source import Reader, Source
+from evenflow.sources.spooled import SpooledSource
 from evenflow.sources.table import TableSource
 from evenflow.sources.tcp import LineFormat, TcpSource
 from evenflow.sources.then import AfterSource, ChainSource
@@ -46,7 +47,7 @@ KINDS: Final[Mapping[str, type[Source]]] = {
     s.kind: s
     for s in (
         DeltaSource, GeneratorSource, GroupSource, IcebergSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource,
-        SparkSource, TableSource, TcpSource,
+        SparkSource, SpooledSource, TableSource, TcpSource,
     )
 }  # fmt: skip
 

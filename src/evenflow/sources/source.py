@@ -26,14 +26,16 @@ class Reader(ABC):
     ended: no row will come any more. wake_us: wall clock, microseconds since 1970, when asking again is worth while; None: as
     soon as `fileno()` is readable or, without one, in a millisecond. It is a hint for after a `read` that returned None.
     punctual: a row is there at `wake_us` and none before, so who needs none for a while may come later, and knows when the first came.
-    complete: of a source that is cut by content, all rows of the epochs up to this one have been given, after each `read`. next_place: no
-    row comes that is at a smaller place, where the source has places; None: nobody knows.
+    complete: of a source that is cut by content, all rows of the epochs up to this one have been given, after each `read`. batch: of one
+    that comes in whole batches, all rows of those up to this one have been, and none of a later one by the same `read`. next_place: no row
+    comes that is at a smaller place, where the source has places; None: nobody knows.
     """
 
     ended: bool = False
     wake_us: int | None = None
     punctual: bool = False
     complete: int = 0
+    batch: int = -1
     next_place: int | None = None
 
     @abstractmethod
@@ -144,6 +146,11 @@ class Source(ABC):
     @property
     def repeats(self) -> bool:
         return self.replayable and not self.pushed
+
+    @property
+    def batched(self) -> bool:
+        """Its rows come in whole batches, in any order within one: event times count when their batch is whole."""
+        return self.pushed
 
     def not_cut(self, by: str, *, trusted: bool, mirrored: bool) -> str | None:
         """Why it cannot be cut by content, by time or by place; None if it can. trusted: wrong log times have a bound. mirrored: the

@@ -41,8 +41,9 @@ class Memory(Recurring):
         """Disks are as they should be."""
         super().end()
         for site in self.world.sites:
-            if site.disk.broken:
+            if site.disk.broken and self._faults.may_lose((site.index,)):
                 self.world.kill(site.index)
+            site.disk.broken = False
             site.disk.refuses, site.disk.spoils, site.disk.capacity_bytes = False, 0, 0
 
     def strike(self) -> None:
@@ -65,4 +66,13 @@ class Memory(Recurring):
     def _break(self, index: int) -> None:
         self._faults.lose_for_good(index)
         self.world.sites[index].disk.broken = True
-        self.world.clock.after(DIES_US, lambda: None if self.world.ended else self.world.kill(index))
+        self.world.clock.after(DIES_US, lambda: self._end(index))
+
+    def _end(self, index: int) -> None:
+        """What would begin again elsewhere when the disk broke may be unable to by now: then the site dies later."""
+        if self.world.ended:
+            return
+        if self._faults.may_lose((index,)):
+            self.world.kill(index)
+        else:
+            self.world.clock.after(DIES_US, lambda: self._end(index))

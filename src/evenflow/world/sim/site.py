@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from evenflow.exchange.section import Section
 from evenflow.site.events import (
     Action,
+    BatchDone,
     CloseSource,
     DrainRequested,
     Event,
@@ -308,13 +309,15 @@ class SimSite:
         room = 0 if self.hung else min(self.part.room(segment, partition), world.quota(segment, partition) - at)
         if room > 0:
             waiting = reader.waiting(world.clock.now_us) if self.part.ingress.reflex.covers(segment) else None
-            due_us = None if waiting is None else waiting.since_us
+            due_us, before = None if waiting is None else waiting.since_us, reader.batch
             batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
             if batch is not None and batch.num_rows:
                 at += batch.num_rows
                 self._bring(RowsArrived(segment, partition, batch, due_us=due_us), reader)
             if reader.complete and not reader.ended:
                 self.deliver(EpochsGiven(segment, partition, reader.complete), lambda: self._comes(segment, partition, reader))
+            if reader.batch > before:
+                self.deliver(BatchDone(segment, partition, reader.batch), lambda: self._comes(segment, partition, reader))
         if reader.ended and world.may_end(segment, partition) and not self.hung:
             self.deliver(SourceEnded(segment, partition), lambda: self._comes(segment, partition, reader))
             return

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from evenflow.coordinator.events import RunBroken
 from evenflow.errors import EvenflowError, SchemaChanged, SourceError
-from evenflow.sources.then import followed
+from evenflow.sources.then import awaited, followed
 from evenflow.world.owned import OwnedDirectory
 from evenflow.world.spark.bridge.pushing import Ingresses, first_leaders
 from evenflow.world.spark.cluster.leftovers import INGEST
@@ -33,6 +33,17 @@ if TYPE_CHECKING:
 RESULT: Final = "rows bigint"
 
 log = logging.getLogger("evenflow")
+
+
+def ingesting(run: RunLoop, coordinator: DriverLoop, spark: SparkSession) -> list[Ingest]:
+    """All pushed sources of a run. They begin when it has started, those that wait for another one when that has given everything."""
+    sources = run.layout.sources
+    ingests = {name: Ingest(spark, coordinator, run, name) for name, source in sources.items() if source.pushed}
+    for name, ingest in ingests.items():
+        first = awaited(sources[name])
+        (run.on_started if first is None else ingests[first].on_given).append(ingest.begin)
+        run.on_over.append(ingest.end)
+    return list(ingests.values())
 
 
 class Ingest:

@@ -1,4 +1,6 @@
-"""A batch DataFrame in front of a run with a checkpoint location: Spark writes its rows below the location once, and sites read them there.
+"""DataFrames in front of a run with a checkpoint location: Spark writes their rows below the location once, and sites read them there.
+
+A batch one is written before the run begins. Of a streaming one the batches come as Spark makes them, see `bridge.streamed`.
 
     LOCATION/backfill/BOX.json                the files that count, and what is in them
     LOCATION/backfill/BOX-NONCE/TASK.parquet  what an attempt of a task has written
@@ -23,10 +25,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs as arrow_fs
 
 from evenflow.errors import LocationError
-from evenflow.query.kept import batches, kept
+from evenflow.query.kept import batches, kept, streams
 from evenflow.query.network import Box, Network
 from evenflow.sources.replay import ReplaySource
 from evenflow.sources.source import Source
+from evenflow.sources.spooled import SpooledSource
 from evenflow.store.location import named
 from evenflow.store.opening import explain, open_store
 from evenflow.world.spark.bridge.pushing import conform
@@ -42,15 +45,27 @@ RESULT: Final = "file string, rows bigint"
 
 
 def spooled(network: Network, url: str, spark: SparkSession, executors: int) -> Network:
-    """The network with files instead of its batch DataFrames, which are written now if they were not before.
+    """The network with files instead of its DataFrames. Batch ones are written now if they were not before.
 
     executors: those that have a site. Raises QueryError, LocationError, ClusterError if no task slot is left, and what Spark raises.
     """
-    found = batches(network)
-    if not found:
+    found, live = batches(network), {box.name: _live(box, url) for box in streams(network)}
+    if not found and not live:
         return network
-    kept(network, {box.name: _nowhere(box) for box in found})  # What is wrong with the query is said before anything is written.
-    return kept(network, {box.name: _files(box, url, spark, executors) for box in found})
+    kept(network, live | {box.name: _nowhere(box) for box in found})  # What is wrong with the query is said before anything is written.
+    return kept(network, live | {box.name: _files(box, url, spark, executors) for box in found})
+
+
+def _live(box: Box, url: str) -> Source:
+    return SpooledSource(_columns(box), _folder(box), url, _dataframe(box))
+
+
+def _dataframe(box: Box) -> Any:
+    """Raises LocationError if there is none."""
+    dataframe = box.params["source"].dataframe
+    if dataframe is None:
+        raise LocationError(f"box {box.name!r}: the dataflow was loaded from JSON and has no DataFrame; build it with from_spark")
+    return dataframe
 
 
 def _nowhere(box: Box) -> Source:
@@ -90,16 +105,14 @@ def _files(box: Box, url: str, spark: SparkSession, executors: int) -> Source:
 
 def _written(box: Box, url: str, spark: SparkSession, executors: int) -> dict[str, Any]:
     """Let Spark write the rows. Returns what names them."""
-    source = box.params["source"]
-    if source.dataframe is None:
-        raise LocationError(f"box {box.name!r}: the dataflow was loaded from JSON and has no DataFrame; build it with from_spark")
+    dataframe = _dataframe(box)
     check_slots(spark.sparkContext, executors, f"box {box.name!r}, whose rows Spark writes,")
     folder = f"{FOLDER}/{_folder(box)}-{uuid.uuid4().hex[:12]}"
     schema = _columns(box).serialize().to_pybytes()
     task = on_executor(
         ship(spark.sparkContext), "evenflow.world.spark.bridge.spooling", "write", f"{_place(url)}/{folder}", schema, box.name
     )
-    made = source.dataframe.mapInArrow(lambda given: task(given), RESULT).collect()
+    made = dataframe.mapInArrow(lambda given: task(given), RESULT).collect()
     files = sorted((row["file"], row["rows"]) for row in made)
     if not files:  # A DataFrame without a single partition.
         empty = _write(f"{_place(url)}/{folder}", "000000.parquet", _columns(box), box.name, ())

@@ -29,13 +29,13 @@ from evenflow.query.planner import layout
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import with_tables
 from evenflow.site.replaying import FROM_NOTHING, Beginning
-from evenflow.sources.then import awaited
 from evenflow.store.location import named, new_run
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import begun, bind_run
 from evenflow.world.grouping import as_region, check_region, region_at
-from evenflow.world.spark.bridge.ingest import Ingest
+from evenflow.world.spark.bridge.ingest import Ingest, ingesting
 from evenflow.world.spark.bridge.spooling import spooled
+from evenflow.world.spark.bridge.streamed import Spooler, spooling
 from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.cluster.leftovers import clear
 from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
@@ -115,7 +115,7 @@ class Engine(EngineDisplay, ProfiledSites):
         self._lock = threading.RLock()
         self._coordinator: DriverLoop | None = None
         self._placement: Placement | None = None
-        self._ingests: list[Ingest] = []
+        self._ingests: list[Ingest | Spooler] = []
         self._runs: list[Run] = []
         self._numbers = 0
         self._autoscaler: Autoscaler | None = None
@@ -258,7 +258,7 @@ class Engine(EngineDisplay, ProfiledSites):
     ) -> Run:
         """waited: it has been waited for long enough, and as many sites are there as there will be. region: of that group."""
         planned = begun(planned, time.time_ns() // 1000)
-        pushed = [name for name, source in planned.sources.items() if source.pushed]
+        pushed = [name for name, source in planned.sources.items() if source.batched]
         run_id = found.run_id if found is not None else new_run(flow.name) if region is None else region.group.name
         over = found is not None and found.ended
         # A directory that cannot be written, or a table of other columns, is an error here, before a row is read.
@@ -288,21 +288,17 @@ class Engine(EngineDisplay, ProfiledSites):
             if pushed:
                 # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
-                check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark pushes,", needed)
+                check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark gives,", needed)
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier, region=region)
             means = None if found is None or over else self._means(found, replicas, program, modes, region)
-            run = Run(looking(Generations(driven, means, coordinator.add_run), coordinator), coordinator, planner, flow.network)
+            generations = looking(Generations(driven, means, coordinator.add_run), coordinator)
+            run = Run(generations, coordinator, planner, flow.network)
             if self.options.shedding != "off" and (never := never_late_text(flow.network)):
                 driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
             if contents:
                 run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
-            ingests = {name: Ingest(self.spark, coordinator, driven, name) for name in pushed}
-            self._ingests += ingests.values()
-            for name, ingest in ingests.items():
-                first = awaited(planned.sources[name])
-                (driven.on_started if first is None else ingests[first].on_given).append(ingest.begin)
-                driven.on_over.append(ingest.end)
+            self._ingests += [*ingesting(driven, coordinator, self.spark), *spooling(generations, coordinator, self.spark)]
             self._runs.append(run)
             if not over:
                 coordinator.add_run(driven)

@@ -28,6 +28,7 @@ from evenflow.coordinator.appending import FENCED
 from evenflow.errors import Fenced, LocationError, ProgramChanged, SinkError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import Structure, as_before, first_difference, structure, structure_digest
+from evenflow.sources.spooled import SpooledSource
 from evenflow.store import journal
 from evenflow.store.location import Location, head_of, open_location
 from evenflow.store.opening import explain, open_store
@@ -129,6 +130,12 @@ def look(
 
 def _looked_at(location: Location, saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> Found:
     layout, carried = _carried(saved, plan, drop_state)
+    for name, source in layout.sources.items():
+        if isinstance(source, SpooledSource):
+            raise LocationError(
+                f"source {name!r} is a streaming DataFrame: what Spark has written of it, and its notes of how far it had come, are at the "
+                "location that the savepoint is of, so a savepoint does not go on at another one. Put Kafka before it, or start anew"
+            )
     standing = Standing(contents=[carried.content], checkpoints=[carried.made], restored=carried.made)
     return Found(location, standing, saved.begun.planning, layout, said(layout), (), saved, carried)
 

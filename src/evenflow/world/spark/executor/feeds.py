@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from evenflow.errors import SourceError
-from evenflow.site.events import Event, RowsArrived, SourceEnded
+from evenflow.site.events import BatchDone, Event, RowsArrived, SourceEnded
 from evenflow.site.given import EpochsGiven
 from evenflow.sources.source import Reader
 from evenflow.stream.waiting import Waiting
@@ -176,19 +176,19 @@ class BesideFeed:
         self.due_us = NEVER_US
         self.over = self.resting = False
         self._reader, self._reactor = reader, reactor
-        self._ready: queue.Queue[pa.RecordBatch | int | BaseException | None] = queue.Queue(maxsize=2)
+        self._ready: queue.Queue[pa.RecordBatch | EpochsGiven | BatchDone | BaseException | None] = queue.Queue(maxsize=2)
         self._head: pa.RecordBatch | None = None
         self._closing = False
-        self._complete: int | None = None
+        self._said: EpochsGiven | BatchDone | None = None
         self._thread = threading.Thread(target=self._read, name=f"evenflow-source-{segment}-{partition}", daemon=True)
         self._thread.start()
 
     def poll(self, now_us: int, room: int) -> list[Event]:
         if self._head is None and not self._next():
             return []
-        if self._complete is not None:
-            complete, self._complete = self._complete, None
-            return [EpochsGiven(self.segment, self.partition, complete)]
+        if self._said is not None:
+            said, self._said = self._said, None
+            return [said]
         batch = self._head
         if batch is None:
             return [SourceEnded(self.segment, self.partition)]
@@ -209,8 +209,8 @@ class BesideFeed:
             return False
         if isinstance(item, Exception):
             raise item
-        if isinstance(item, int):
-            self._complete = item
+        if isinstance(item, EpochsGiven | BatchDone):
+            self._said = item
             return True
         if isinstance(item, BaseException):  # A source may call sys.exit, or panic in native code: that ends its dataflow, not the site.
             raise SourceError(f"a source's reader stopped with {type(item).__name__}: {item}") from item
@@ -239,7 +239,7 @@ class BesideFeed:
                 return
 
     def _read(self) -> None:
-        clock, reader, complete = Clock(), self._reader, 0
+        clock, reader, complete, whole = Clock(), self._reader, 0, -1
         pause = threading.Event()
         try:
             while not self._closing and not reader.ended:
@@ -250,7 +250,10 @@ class BesideFeed:
                     self._hand_over(batch)
                 if reader.complete > complete and not reader.ended:
                     complete = reader.complete
-                    self._hand_over(complete)
+                    self._hand_over(EpochsGiven(self.segment, self.partition, complete))
+                elif reader.batch > whole:
+                    whole = reader.batch
+                    self._hand_over(BatchDone(self.segment, self.partition, whole))
                 elif not rows and not reader.ended:
                     wake_us = reader.wake_us
                     pause.wait(min(max(0.001, (wake_us - now_us) / 1e6), 0.1) if wake_us is not None else 0.005)
@@ -260,7 +263,7 @@ class BesideFeed:
         finally:
             reader.close()
 
-    def _hand_over(self, item: pa.RecordBatch | int | BaseException | None) -> None:
+    def _hand_over(self, item: pa.RecordBatch | EpochsGiven | BatchDone | BaseException | None) -> None:
         if not self._closing:
             self._ready.put(item)
             self._reactor.call_soon(self._rouse)

@@ -1,0 +1,174 @@
+"""A streaming DataFrame in front of a run with a checkpoint location: Spark writes its batches below the location as they come (J5).
+
+    LOCATION/streamed/BOX/  the batches, see `evenflow.sources.spooled`
+    LOCATION/spark/BOX/     what Spark itself notes of its query: how far each batch goes
+
+Spark's own checkpoint moves on when a batch is named, and so durable: what it has answered for is never asked of it again. A batch that was
+being written when the driver died is made again by the next one from what Spark had noted of it, and counts once, since who names it first
+has named it. That driver goes on with both, and a stale one finds the names taken.
+
+What every checkpoint that is kept has behind it is deleted as new batches come.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from evenflow.availability.entries import Completed
+from evenflow.availability.retained import RETAINED
+from evenflow.coordinator.events import RunBroken
+from evenflow.errors import LocationError
+from evenflow.sources.spooled import Piece, Spool, SpooledSource
+from evenflow.store.objects import Store
+from evenflow.store.opening import explain, open_store
+from evenflow.world.spark.bridge.ingest import ingest_error
+from evenflow.world.spark.bridge.pushing import conform
+from evenflow.world.spark.cluster.ship import on_executor, ship
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from evenflow.world.spark.driver.driver_loop import DriverLoop
+    from evenflow.world.spark.driver.in_place import Generations
+
+RESULT: Final = "task int, name string, rows bigint, digest string"
+NOTES: Final = "spark"
+LOOK_S: Final = 0.1
+
+log = logging.getLogger("evenflow")
+
+
+def spooling(generations: Generations, coordinator: DriverLoop, spark: SparkSession) -> list[Spooler]:
+    """Those that write what the streaming DataFrames of a run give, from now on until it is over. Raises LocationError."""
+    layout = generations.newest.layout
+    if generations.over.is_set():
+        return []
+    found = [(segment.id, layout.sources.get(segment.source or "")) for segment in layout.segments]
+    return [Spooler(segment, one, generations, coordinator, spark) for segment, one in found if isinstance(one, SpooledSource)]
+
+
+class Spooler:
+    """Of one source. segment: its ingress segment. Its thread is made in the thread that starts the run, so that it inherits the user's job
+    properties."""
+
+    def __init__(self, segment: int, source: SpooledSource, generations: Generations, coordinator: DriverLoop, spark: SparkSession) -> None:
+        from pyspark import InheritableThread
+
+        self._segment, self._source, self._spark = segment, source, spark
+        self._generations, self._coordinator = generations, coordinator
+        self._store = open_store(source.url)
+        self._spool, self._notes = Spool(self._store, source.folder), f"{NOTES}/{source.folder}"
+        self._frame: DataFrame = source.dataframe
+        self._schema = source.schema.serialize().to_pybytes()
+        self._archive = ship(spark.sparkContext)
+        self._forgotten: Completed | None = None
+        check_notes(self._store, self._spool, self._notes)
+        self._thread = InheritableThread(target=self._serve, session=spark)
+        self._thread.daemon = True
+        self._thread.start()
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    # ------------------------------------------------------------ the thread
+
+    def _serve(self) -> None:
+        try:
+            if self._stream():
+                numbers = self._spool.numbers()
+                self._spool.name(numbers[-1] + 1 if numbers else 0, (), ended=True)
+        except Exception as error:
+            if not self._generations.over.is_set():
+                made = ingest_error(self._source.folder, error)
+                self._coordinator.call_soon(lambda: self._generations.newest.handle(RunBroken(made)))
+
+    def _stream(self) -> bool:
+        """Run the DataFrame's query until it ends by itself, or the run does. Returns whether it has ended by itself."""
+        writer = self._frame.writeStream.foreachBatch(lambda frame, batch: self._write(frame, int(batch)))
+        writer = writer.option("checkpointLocation", notes_at(self._source.url, self._notes))
+        query = writer.queryName(f"evenflow-{self._generations.newest.run_id}-{self._source.folder}").start()
+        try:
+            while query.isActive and not self._generations.over.wait(LOOK_S):
+                pass
+            if self._generations.over.is_set():
+                return False
+            error = query.exception()
+            if error is not None:
+                raise error
+            return True
+        finally:
+            if query.isActive:
+                query.stop()
+
+    def _write(self, frame: DataFrame, number: int) -> None:
+        """One of Spark's batches. One that was named before a driver died is asked for again, and is there."""
+        if self._spool.batch(number) is None:
+            task = on_executor(
+                self._archive, "evenflow.world.spark.bridge.streamed", "write", self._source.url, self._source.folder, number, self._schema
+            )
+            made = frame.mapInArrow(lambda given: task(given), RESULT).collect()
+            found = sorted((row["task"], at, row["name"], row["rows"], row["digest"]) for at, row in enumerate(made))
+            self._spool.name(number, [Piece(name, rows, digest) for _, _, name, rows, digest in found])
+        self._forget()
+
+    def _forget(self) -> None:
+        """What the oldest checkpoint that is kept has behind it goes, once for each."""
+        retained = self._generations.newest.machine.checkpointing.retained
+        if len(retained) < RETAINED or retained[0] == self._forgotten:
+            return
+        self._forgotten = retained[0]
+        try:
+            self._spool.forget(position_in(retained[0], self._segment))
+        except (OSError, LocationError) as error:
+            log.warning("rows that nobody needs stay in %s until the next checkpoint is whole: %r", self._spool.folder, error)
+
+
+def check_notes(store: Store, spool: Spool, notes: str) -> None:
+    """Spark counts its batches anew where its notes are lost. Raises LocationError if batches are there and no notes."""
+    try:
+        lost = bool(spool.numbers()) and not store.names(f"{notes}/offsets/")
+    except OSError as error:
+        raise LocationError(explain("look at what Spark has written", store.url, error)) from error
+    if lost:
+        raise LocationError(
+            f"checkpoint location {store.url}: there are rows of a streaming DataFrame in {spool.folder}, and Spark's notes of how far it "
+            f"was, {notes}, are gone: start at a location of its own"
+        )
+
+
+def position_in(made: Completed, segment: int) -> int:
+    """How many rows of a source that is read as one partition a checkpoint has behind it; 0 if it does not say."""
+    logs = [piece.facts["logs"] for piece in made.pieces if piece.segment == segment and piece.facts.get("logs")]
+    return min((int(facts[0]) for each in logs for facts in each.values()), default=0)
+
+
+def notes_at(url: str, notes: str) -> str:
+    """A place below the location, as Hadoop names it."""
+    if urlsplit(url).scheme == "s3":
+        url = "s3a" + url.removeprefix("s3")
+    return f"{url.rstrip('/')}/{notes}"
+
+
+# ---------------------------------------------------------------- in a task of Spark
+
+
+def write(url: str, folder: str, number: int, schema: bytes, given: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Write a task's rows of a batch. Yields a row for each object. Raises SchemaChanged, OSError."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    declared, task = pa.ipc.read_schema(pa.py_buffer(schema)), context.partitionId()
+    batches = (conform(batch, declared, folder) for batch in given)
+    pieces: Sequence[Piece] = list(Spool(open_store(url), folder).put(number, f"{task:06d}-{context.attemptNumber():02d}", batches))
+    columns = {"task": pa.array([task] * len(pieces), pa.int32()), "name": pa.array([piece.name for piece in pieces], pa.string())}
+    columns |= {"rows": pa.array([piece.rows for piece in pieces], pa.int64()), "digest": pa.array([p.digest for p in pieces], pa.string())}
+    yield pa.record_batch(columns)
+
+
+__all__ = ["Spooler", "spooling", "write"]
