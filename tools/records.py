@@ -82,6 +82,7 @@ def records() -> list[Record]:
         bench("cost"),
         bench("cost", "--tls", record="cost_tls"),
         bench("cost", "--nested", record="cost_nested"),
+        bench("cost", "--against", "851ccbd", record="against-851ccbd"),
         bench("latency"),
         bench("throughput"),
         bench("moves"),

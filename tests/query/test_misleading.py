@@ -27,11 +27,6 @@ def stream() -> ef.Stream:
             "SELECT sum(length) OVER (PARTITION BY src ORDER BY ts ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS s FROM g",
             "all rows that follow would be waited for",
         ),
-        (
-            "SELECT median(length) OVER (PARTITION BY src ORDER BY ts) AS s FROM g",
-            r"line 1, column 15: MEDIAN\(length\) OVER \(...\) is not available here; row_number.*the last rows in order of event time",
-        ),
-        ("SELECT src, corr(length, dport) OVER (PARTITION BY src ORDER BY ts) AS s FROM g", r"column 18: CORR\(length, dport\) OVER"),
     ],
 )
 def test_sql_says_what_is_wrong(text: str, says: str) -> None:

@@ -79,6 +79,8 @@ def test_arguments_of_any_wrong_kind(kind: str, name: str) -> None:
     parameters = inspect.signature(function).parameters
     for wrong in parameters.values():
         for value in WRONG:
+            if name == "transform" and (wrong.name != "function" or callable(value)):
+                continue  # The function is called with what is given, and what it raises is its own.
             made = MADE[kind]()
             positional: list[Any] = []
             named: dict[str, Any] = {}

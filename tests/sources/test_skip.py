@@ -117,7 +117,6 @@ def test_every_kind_of_source_obeys_the_law_or_says_why_not(tmp_path: Path) -> N
         kinds.add(make(tmp_path / str(number)).kind)
     kinds.add("kafka")  # It goes on behind an offset instead, over gaps, and needs a broker: tests/sources/test_kafka.py.
     kinds |= {"delta", "iceberg"}  # They go on behind a version and a row: tests/sources/test_delta.py, test_iceberg.py.
-    kinds.add("spooled")  # It goes on behind rows of batches: tests/sources/test_spooled.py.
     kinds.add("group")  # It goes on behind an epoch and a row, and needs a region: tests/world/test_group_source.py.
     kinds.add("table")  # To go on behind its end is an error, since rows are lost then: tests/sources/test_table.py.
     assert {kind for kind, source in KINDS.items() if source.replayable and not source.pushed} == kinds

@@ -59,8 +59,10 @@ class CleanedStream(ShapedStream):
 
         thresh: how many values a row must have to stay, in place of `how`. subset: only these columns count.
         """
-        if how not in ("any", "all"):
-            raise QueryError(f"box 'dropna': how is {how!r}; it must be 'any' or 'all'")
+        if not isinstance(how, str) or how not in ("any", "all"):
+            raise QueryError(f"box 'dropna': how is {how!r:.60}; it must be 'any' or 'all'")
+        if thresh is not None and (not isinstance(thresh, int) or isinstance(thresh, bool)):
+            raise QueryError(f"box 'dropna': thresh is {thresh!r:.60}; it must be a whole number, or None")
         names = self._subset("dropna", subset)
         least = thresh if thresh is not None else len(names) if how == "any" else 1
         there = [f"{self._there(name)} IS NOT NULL" for name in names]
@@ -99,7 +101,9 @@ class CleanedStream(ShapedStream):
         return Cleaning(self)
 
     def with_columns_renamed(self, names: Mapping[str, str]) -> Self:
-        """All columns, some of them under other names. names: from those that they have. Raises UnknownColumn."""
+        """All columns, some of them under other names. names: from those that they have. Raises QueryError, UnknownColumn."""
+        if not isinstance(names, Mapping) or not all(isinstance(each, str) for pair in names.items() for each in pair):
+            raise QueryError(f"box 'with_columns_renamed': names are {names!r:.60}; give a dictionary from names to names")
         for name in names:
             known(self.flow.free("select"), name, self.schema)
         return self._then("select", {"columns": tuple((names.get(name, name), name) for name in self.columns)})
@@ -116,7 +120,9 @@ class CleanedStream(ShapedStream):
     toDF = to_df
 
     def transform(self, function: Callable[..., S], *arguments: Any, **named: Any) -> S:
-        """What a function makes of this stream, so that calls stand one behind the other."""
+        """What a function makes of this stream, so that calls stand one behind the other. Raises what it raises, and QueryError."""
+        if not callable(function):
+            raise QueryError(f"transform: function is {function!r:.60}; give a function of a stream")
         return function(self, *arguments, **named)
 
     def union_by_name(self, other: Self, allow_missing_columns: bool = False, *, name: str | None = None) -> Self:

@@ -47,7 +47,7 @@ KINDS: Final[Mapping[str, type[Source]]] = {
     s.kind: s
     for s in (
         DeltaSource, GeneratorSource, GroupSource, IcebergSource, KafkaSource, MemorySource, NexmarkSource, PacketsSource, ReplaySource,
-        SparkSource, SpooledSource, TableSource, TcpSource,
+        SparkSource, TableSource, TcpSource,
     )
 }  # fmt: skip
 
@@ -336,6 +336,8 @@ def from_json(data: Mapping[str, Any]) -> Source:
                 return CutSource(from_json(data["source"]), **given)
             except TypeError as error:
                 raise QueryError(f"the saved source that is cut by content does not fit this version: {error}") from error
+        if data.get("kind") == SpooledSource.kind:
+            return description_from_json({SpooledSource.kind: SpooledSource}, data, "source")
         if data.get("kind") == AfterSource.kind:
             return AfterSource(from_json(data["source"]), str(data["after"]))
     except KeyError as error:
