@@ -41,16 +41,16 @@ def service(together: int = 0) -> Iterator[Service]:
                 found.now += 1
                 found.most = max(found.most, found.now)
             try:
-                self._answer(what, rest, times)
+                if what == "meet" and barrier is not None:
+                    barrier.wait(20)
+                if what == "slow":
+                    found.gate.wait(20)
             finally:
                 with found.lock:
-                    found.now -= 1
+                    found.now -= 1  # Who has the answer may call again before this thread goes on.
+            self._answer(what, rest, times)
 
         def _answer(self, what: str, rest: str, times: int) -> None:
-            if what == "meet" and barrier is not None:
-                barrier.wait(20)
-            if what == "slow":
-                found.gate.wait(20)
             if what == "close":
                 return  # Without a word.
             if what == "down" or (what == "third" and times < 3):
