@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import LocationError, SourceError
+from evenflow.sources import from_json
 from evenflow.sources.source import place
 from evenflow.sources.spooled import OBJECT_ROWS, Spool, SpooledReader, SpooledSource
 from evenflow.store.directory import DirectoryStore
@@ -147,4 +148,5 @@ def test_what_is_not_as_it_was_written_is_not_believed(tmp_path: Path, damage: s
 def test_the_description_says_nothing_of_where_it_is(tmp_path: Path) -> None:
     source = SpooledSource(SCHEMA, "box", str(tmp_path), dataframe=object())
     assert source.to_json() == SpooledSource(SCHEMA, "box", "elsewhere").to_json()
+    assert from_json(source.to_json()) == source
     assert source.__getstate__()["dataframe"] is None and source.repeats and source.partitions(5) == 1

@@ -336,13 +336,11 @@ def from_json(data: Mapping[str, Any]) -> Source:
                 return CutSource(from_json(data["source"]), **given)
             except TypeError as error:
                 raise QueryError(f"the saved source that is cut by content does not fit this version: {error}") from error
-        if data.get("kind") == SpooledSource.kind:
-            return description_from_json({SpooledSource.kind: SpooledSource}, data, "source")
         if data.get("kind") == AfterSource.kind:
             return AfterSource(from_json(data["source"]), str(data["after"]))
     except KeyError as error:
         raise QueryError(f"the saved {data['kind']} source lacks {error}; correct the JSON") from error
-    source: Source = description_from_json(KINDS, data, "source")
+    source: Source = description_from_json({**KINDS, SpooledSource.kind: SpooledSource}, data, "source")
     return source
 
 
