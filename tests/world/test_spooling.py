@@ -18,10 +18,11 @@ from evenflow.query.planner import layout
 from evenflow.sources.pushed import SparkSource
 from evenflow.sources.spooled import Spool
 from evenflow.store.directory import DirectoryStore
+from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.bridge.spooling import _folder, _write, spooled
-from evenflow.world.spark.bridge.streamed import check_notes, position_in
+from evenflow.world.spark.bridge.streamed import check_notes, notes_at, position_in
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("took", pa.duration("us"))])
 NO_SPARK: Any = None
@@ -79,6 +80,12 @@ def test_spark_notes_that_are_gone_are_said(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "spark")
     with pytest.raises(LocationError, match="Spark's notes of how far it was, spark/box, are gone"):
         check_notes(store, spool, "spark/box")
+
+
+def test_spark_notes_are_at_the_location_whatever_the_usual_file_system_is(tmp_path: Path) -> None:
+    assert notes_at(DirectoryStore(f"{tmp_path}/a b/"), "spark/box") == f"file://{tmp_path}/a%20b/spark/box"
+    assert notes_at(open_store("s3://bucket/runs/"), "spark/box") == "s3a://bucket/runs/spark/box"
+    assert notes_at(open_store("webhdfs://host:9870/runs"), "spark/box") == "webhdfs://host:9870/runs/spark/box"
 
 
 def test_a_checkpoint_says_how_many_rows_it_has_behind_it(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ What every checkpoint that is kept has behind it is deleted as new batches come.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from evenflow.availability.retained import RETAINED
 from evenflow.coordinator.events import RunBroken
 from evenflow.errors import LocationError
 from evenflow.sources.spooled import Piece, Spool, SpooledSource
+from evenflow.store.journal import is_near
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain, open_store
 from evenflow.world.spark.bridge.ingest import ingest_error
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.driver_loop import DriverLoop
     from evenflow.world.spark.driver.in_place import Generations
 
-RESULT: Final = "task int, name string, rows bigint, digest string"
+RESULT: Final = "name string, rows bigint, digest string"
 NOTES: Final = "spark"
 LOOK_S: Final = 0.1
 
@@ -90,7 +91,7 @@ class Spooler:
     def _stream(self) -> bool:
         """Run the DataFrame's query until it ends by itself, or the run does. Returns whether it has ended by itself."""
         writer = self._frame.writeStream.foreachBatch(lambda frame, batch: self._write(frame, int(batch)))
-        writer = writer.option("checkpointLocation", notes_at(self._source.url, self._notes))
+        writer = writer.option("checkpointLocation", notes_at(self._store, self._notes))
         query = writer.queryName(f"evenflow-{self._generations.newest.run_id}-{self._source.folder}").start()
         try:
             while query.isActive and not self._generations.over.wait(LOOK_S):
@@ -112,8 +113,7 @@ class Spooler:
                 self._archive, "evenflow.world.spark.bridge.streamed", "write", self._source.url, self._source.folder, number, self._schema
             )
             made = frame.mapInArrow(lambda given: task(given), RESULT).collect()
-            found = sorted((row["task"], at, row["name"], row["rows"], row["digest"]) for at, row in enumerate(made))
-            self._spool.name(number, [Piece(name, rows, digest) for _, _, name, rows, digest in found])
+            self._spool.name(number, [Piece(row["name"], row["rows"], row["digest"]) for row in made])
         self._forget()
 
     def _forget(self) -> None:
@@ -147,11 +147,12 @@ def position_in(made: Completed, segment: int) -> int:
     return min((int(facts[0]) for each in logs for facts in each.values()), default=0)
 
 
-def notes_at(url: str, notes: str) -> str:
-    """A place below the location, as Hadoop names it."""
-    if urlsplit(url).scheme == "s3":
-        url = "s3a" + url.removeprefix("s3")
-    return f"{url.rstrip('/')}/{notes}"
+def notes_at(store: Store, notes: str) -> str:
+    """A place below the location, as Hadoop names it: a path alone would be one of the cluster's usual file system."""
+    if is_near(store):
+        return (Path(store.url) / notes).as_uri()
+    scheme, _, place = store.url.partition("://")
+    return f"{'s3a' if scheme == 's3' else scheme}://{place.rstrip('/')}/{notes}"
 
 
 # ---------------------------------------------------------------- in a task of Spark
@@ -163,12 +164,10 @@ def write(url: str, folder: str, number: int, schema: bytes, given: Iterable[pa.
 
     context = TaskContext.get()
     assert context is not None
-    declared, task = pa.ipc.read_schema(pa.py_buffer(schema)), context.partitionId()
+    declared, task = pa.ipc.read_schema(pa.py_buffer(schema)), f"{context.partitionId():06d}-{context.attemptNumber():02d}"
     batches = (conform(batch, declared, folder) for batch in given)
-    pieces: Sequence[Piece] = list(Spool(open_store(url), folder).put(number, f"{task:06d}-{context.attemptNumber():02d}", batches))
-    columns = {"task": pa.array([task] * len(pieces), pa.int32()), "name": pa.array([piece.name for piece in pieces], pa.string())}
-    columns |= {"rows": pa.array([piece.rows for piece in pieces], pa.int64()), "digest": pa.array([p.digest for p in pieces], pa.string())}
-    yield pa.record_batch(columns)
+    pieces = [piece._asdict() for piece in Spool(open_store(url), folder).put(number, task, batches)]
+    yield pa.RecordBatch.from_pylist(pieces, pa.schema([("name", pa.string()), ("rows", pa.int64()), ("digest", pa.string())]))
 
 
 __all__ = ["Spooler", "spooling", "write"]
