@@ -60,7 +60,4 @@ class SparkSource(Declared, Source):
         return {**self.__dict__, "dataframe": None}
 
     def to_json(self) -> dict[str, Any]:
-        return SparkSource(self.columns, self.endless)._plain_json()
-
-    def _plain_json(self) -> dict[str, Any]:
-        return super().to_json()
+        return Source.to_json(SparkSource(self.columns, self.endless))

@@ -91,13 +91,22 @@ class Spool:
         except (ValueError, KeyError, TypeError) as error:
             raise LocationError(f"{self._store.url}: {name} does not say which rows it means; it was altered or cut off") from error
 
-    def rows(self, piece: Piece) -> pa.RecordBatch:
-        """The rows of an object."""
+    def rows(self, batch: Batch, skip: int) -> Iterator[pa.RecordBatch]:
+        """The rows of a batch but for the first so many, an object at a time."""
+        for piece in batch.pieces:
+            if piece.rows > skip:
+                yield self._opened(piece).slice(skip)
+            skip = max(0, skip - piece.rows)
+
+    def _opened(self, piece: Piece) -> pa.RecordBatch:
         name = f"{self.folder}/rows/{piece.name}"
         data = self._store.get(name)
         if digest_of(data) != piece.digest:
             raise LocationError(f"{self._store.url}: {name} is not what was written: it was altered or cut off")
-        return batch_from_bytes(data)
+        rows = batch_from_bytes(data)
+        if rows.num_rows != piece.rows:
+            raise LocationError(f"{self._store.url}: {name} has {rows.num_rows} rows, and is to have {piece.rows}")
+        return rows
 
     def numbers(self) -> list[int]:
         """Of the batches that are there, ascending."""
@@ -190,13 +199,13 @@ def _in_objects(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class SpooledReader(Reader):
-    """_given: rows of the batch that is read that have been given, or were read before."""
+    """_batch: that is read, _rows its rows from those on that have not been given, of which there are _missing."""
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
-        self._number, self._given, self._skipped = 0, 0, 0
+        self._number, self._missing, self._skipped = 0, 0, 0
         self._batch: Batch | None = None
-        self._pieces: list[Piece] = []
+        self._rows: Iterator[pa.RecordBatch] = iter(())
         self._left: pa.RecordBatch | None = None
 
     def skip(self, rows: int) -> None:
@@ -215,16 +224,14 @@ class SpooledReader(Reader):
             return None  # Of what was whole before it is said so before any row comes.
         if self._batch is None and not self._next(now_us):
             return None
-        batch = self._batch
-        assert batch is not None
-        while self._left is None and self._pieces:
-            self._left = self._open()
-        rows, self._left = self._left, None
-        if rows is not None and rows.num_rows > max_rows:
-            rows, self._left = rows.slice(0, max_rows), rows.slice(max_rows)
-        self._given += 0 if rows is None else rows.num_rows
-        if self._given >= batch.rows:
-            self.batch, self._number, self._given, self._batch = batch.number, batch.number + 1, 0, None
+        rows = self._left if self._left is not None else next(self._rows, None)
+        self._left = None
+        if rows is not None:
+            if rows.num_rows > max_rows:
+                rows, self._left = rows.slice(0, max_rows), rows.slice(max_rows)
+            self._missing -= rows.num_rows
+        if not self._missing:
+            self._end()
         return rows
 
     def _next(self, now_us: int) -> bool:
@@ -233,34 +240,28 @@ class SpooledReader(Reader):
         if batch is None:
             self.wake_us = now_us + POLL_US
             return False
-        self._batch, self._pieces = batch, list(batch.pieces)
-        self.ended = batch.ended
+        self._begin(batch, 0)
         return not self.ended
 
-    def _open(self) -> pa.RecordBatch | None:
-        """The rows of the next object that have not been given; None if there are none."""
-        piece, batch = self._pieces.pop(0), self._batch
-        assert batch is not None
-        before = batch.rows - piece.rows - sum(later.rows for later in self._pieces)
-        if before + piece.rows <= self._given:
-            return None
-        rows = self._spool.rows(piece)
-        if rows.num_rows != piece.rows:
-            raise LocationError(f"{self._spool.folder}: {piece.name} has {rows.num_rows} rows, and is to have {piece.rows}")
-        return rows.slice(self._given - before)
+    def _begin(self, batch: Batch, given: int) -> None:
+        """Read this batch, behind so many of its rows."""
+        self._batch, self._missing, self._rows = batch, batch.rows - given, self._spool.rows(batch, given)
+        self._number, self.ended = batch.number, batch.ended
+
+    def _end(self) -> None:
+        """All of its rows have been given."""
+        self.batch, self._number, self._batch = self._number, self._number + 1, None
 
     def _seek(self) -> None:
         """Go on behind the rows that were read before. Between two batches nobody knows whether it was said that the first is whole, so it
         is said again; where rows of the second have come, it was: an epoch has rows of one batch only, and that word behind them."""
         position, self._skipped = self._skipped, 0
         batch = self._spool.at(position)
-        self._number, self._given = batch.number, position - batch.first
-        if self._given == batch.rows:
-            self.batch, self._number, self._given = batch.number, batch.number + 1, 0
-            self.ended = batch.ended
-        else:
-            self.batch = batch.number - 1 if not self._given else -1
-            self._batch, self._pieces = batch, list(batch.pieces)
+        self._begin(batch, position - batch.first)
+        if not self._missing:
+            self._end()
+        elif position == batch.first:
+            self.batch = batch.number - 1
 
 
 @dataclass(frozen=True)
@@ -298,10 +299,7 @@ class SpooledSource(Declared, Source):
 
     def to_json(self) -> dict[str, Any]:
         """Without where the location is: it may be moved."""
-        return SpooledSource(self.columns, self.folder)._plain_json()
-
-    def _plain_json(self) -> dict[str, Any]:
-        return super().to_json()
+        return Source.to_json(SpooledSource(self.columns, self.folder))
 
 
 __all__ = ["Batch", "Piece", "Spool", "SpooledReader", "SpooledSource"]

@@ -258,7 +258,7 @@ class Engine(EngineDisplay, ProfiledSites):
     ) -> Run:
         """waited: it has been waited for long enough, and as many sites are there as there will be. region: of that group."""
         planned = begun(planned, time.time_ns() // 1000)
-        pushed = [name for name, source in planned.sources.items() if source.batched]
+        fed = [name for name, source in planned.sources.items() if source.batched]
         run_id = found.run_id if found is not None else new_run(flow.name) if region is None else region.group.name
         over = found is not None and found.ended
         # A directory that cannot be written, or a table of other columns, is an error here, before a row is read.
@@ -285,10 +285,10 @@ class Engine(EngineDisplay, ProfiledSites):
                 plan = beginning.plans[-1]
             membership = first_membership(planned, plan, sites)
             program = pack(bind_run(planned, run_id, wait_ms), self._flow_options)
-            if pushed:
+            if fed:
                 # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
-                check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {pushed[0]!r}, whose rows Spark gives,", needed)
+                check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {fed[0]!r}, whose rows Spark gives,", needed)
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier, region=region)
             means = None if found is None or over else self._means(found, replicas, program, modes, region)
