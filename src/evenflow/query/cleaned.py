@@ -19,14 +19,14 @@ from evenflow.query.shaping import ShapedStream
 from evenflow.query.sql.parser import to_sql
 from evenflow.query.sql.types import name_of
 from evenflow.stream.change import CHANGE, is_changelog
-from evenflow.stream.schema import quoted, type_name
+from evenflow.stream.schema import is_number, quoted, type_name
 
 S = TypeVar("S", bound="CleanedStream")
 
 Plain = bool | int | float | str
 _KINDS: Final[tuple[tuple[type | tuple[type, ...], Callable[[pa.DataType], bool]], ...]] = (
     (bool, pa.types.is_boolean),
-    ((int, float), lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)),
+    ((int, float), is_number),
     (str, lambda kind: bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))),
 )
 

@@ -177,7 +177,7 @@ def _told(points: Any) -> str:
 
 def check_qos(box: str, given: Any, schema: Any) -> None:
     """Raise QosError unless a box can be asked for that, of rows with these columns."""
-    import pyarrow as pa
+    from evenflow.stream.schema import is_number
 
     if not isinstance(given, Qos):
         raise QosError(f"box {box!r}: qos is {given!r:.60}; make it with evenflow.qos(...)")
@@ -186,7 +186,7 @@ def check_qos(box: str, given: Any, schema: Any) -> None:
     if given.column not in schema.names:
         raise QosError(f"box {box!r}: the value is that of column {given.column!r}, and there are {', '.join(schema.names)}")
     kind = schema.field(given.column).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+    if not is_number(kind):
         raise QosError(
             f"box {box!r}: the value is that of column {given.column!r}, which is {kind} and no number; name a column of numbers"
         )

@@ -13,7 +13,7 @@ from evenflow.query.sql import calendar
 from evenflow.query.sql.decimal_math import mean_type, sum_type
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.change import CHANGE_FIELD
-from evenflow.stream.schema import has_map, parse_ddl
+from evenflow.stream.schema import has_map, is_number, parse_ddl
 
 PLACES: Final = ("row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist")
 NEIGHBOURS: Final = ("lag", "lead")
@@ -83,7 +83,7 @@ def months_on(values: Int64s, months: int, kind: pa.DataType) -> Int64s:
 
 def misfit(place: Place, kind: pa.DataType) -> str | None:
     """Why a place cannot be of a column of this type; None if it can."""
-    if place.function in ("sum", "avg") and not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+    if place.function in ("sum", "avg") and not is_number(kind):
         return f"{place.function} is of numbers, not of {kind}; cast it to double"
     if place.function in ("min", "max") and has_map(kind):
         return f"{place.function} cannot work on {kind}: maps have no order"

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-import pyarrow as pa
-
 from evenflow.errors import QueryError
 from evenflow.query.given import names_of
 from evenflow.query.shaping import ShapedStream
-from evenflow.stream.schema import quoted
+from evenflow.stream.schema import is_number, quoted
 
 S = TypeVar("S", bound=ShapedStream)
 
@@ -49,7 +47,7 @@ class NamedTotals(Generic[S]):
     def _each(self, function: str, columns: tuple[Any, ...], how: Mapping[str, Any]) -> S:
         names = names_of("aggregate", function, columns)
         if not names:
-            numbers = (field for field in self.stream.schema if _is_number(field.type))
+            numbers = (field for field in self.stream.schema if is_number(field.type))
             names = tuple(field.name for field in numbers if field.name not in self.keys)
         if not names:
             raise QueryError(f"box 'aggregate': {function}() of all numbers, and there are none; name columns, such as {function}('x')")
@@ -69,10 +67,6 @@ def _call(function: str, column: str) -> str:
     if column == "*":
         return f"{function}(*) AS {quoted(f'{function}(1)')}"
     return f"{function}({quoted(column)}) AS {quoted(f'{function}({column})')}"
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 __all__ = ["NamedTotals", "named_calls"]

@@ -126,6 +126,11 @@ def map_of(key: pa.DataType, item: pa.DataType, text: str) -> pa.DataType:
     return pa.map_(key, item)
 
 
+def is_number(type_: pa.DataType) -> bool:
+    """Whether values of a type are added up: whole numbers, floating point and decimals."""
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
 def has_map(type_: pa.DataType) -> bool:
     """Whether a type is a map or a variant, or has one in it, so that its values are neither compared nor keys, as in Spark."""
     if pa.types.is_map(type_) or type_ == VARIANT:
