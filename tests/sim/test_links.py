@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+import pyarrow as pa
+
+import evenflow as ef
 from evenflow.exchange.section import Section
+from evenflow.query.planner import layout
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import DetectionModel, LinkModel
 from evenflow.world.sim.network import Ends, Network
+from evenflow.world.sim.world import SimWorld
 
 
 def run_for(clock: VirtualClock, us: int) -> None:
@@ -37,3 +42,19 @@ def test_what_is_said_on_a_connection_that_the_other_end_has_given_up_never_come
     network.send(0, 1, again := Section())
     run_for(clock, 2_000)
     assert len(came) == 1 and came[0] is again and lost is not again
+
+
+def test_a_process_that_is_gone_says_nothing_of_a_new_roster() -> None:
+    """Goal: a silent death is silent. Method: a site dies and its connection to the driver stands; another one is lost at once, so that all
+    are told of a new roster. When the driver has heard of the first one last lies before its death."""
+    flow = ef.Dataflow("gone")
+    flow.source(ef.sources.memory([], schema=pa.schema([("k", pa.int64())])), name="rows").to(ef.sinks.memory("out"), name="out")
+    world = SimWorld(layout(flow.network, sites=4, partitions=4), sites=4, replicas=2, seed=3)
+    world.sources_may_end = False
+    world.run_for(0.05)
+    watched = world.driver.fleet.detector.sites[0]
+    world.kill(0, silently=True)
+    died_us = world.clock.now_us + world.link.delay_us[1]
+    world.kill(2)
+    world.run_for(0.05)
+    assert 2 not in world.coordinator.sites and watched.heard_us <= died_us

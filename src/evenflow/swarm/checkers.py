@@ -60,7 +60,7 @@ class Checkers(Observer):
         self._rows_of: dict[tuple[int, int], int] = {}
         self._accepted: dict[int, int] = {}
         self._stored: dict[str, int] = {}
-        self._reviving = False
+        self._reviving = bool(world.coordinator.beginning.epoch)  # Its state is on its way from the store.
         self._granted = 0
         self._stages: dict[tuple[int, int], Stage] = {}
         world.observers = (*world.observers, self)
@@ -316,10 +316,11 @@ class Checkers(Observer):
         return max([cohort.hosted.done for cohort in site.part.cohorts.values()], default=FOR_EVER)
 
     def _are_behind(self, sites: list[SimSite]) -> bool:
-        """Some partition is further behind than the window lets it be, also one that is live and has not heard of it."""
+        """Some partition has no state yet, or is further behind than the window lets it be, also one that has not heard that it is live."""
         newest = max([site.part.ingress.closed for site in sites], default=0)
-        done = [cohort.hosted.done for site in sites if site.alive for cohort in site.part.cohorts.values()]
-        return newest - min(done, default=newest) > self.world.options.window_epochs + SLACK
+        cohorts = [cohort for site in sites if site.alive for cohort in site.part.cohorts.values()]
+        done = [cohort.hosted.done for cohort in cohorts]
+        return not all(cohort.ready for cohort in cohorts) or newest - min(done, default=newest) > self.world.options.window_epochs + SLACK
 
     def _have_heard(self, sites: list[SimSite]) -> bool:
         """Those that live know who counts."""

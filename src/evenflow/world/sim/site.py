@@ -402,6 +402,8 @@ class SimSite:
         if self.hung:
             self._backlog.append(lambda: self.set_roster(number, sites))
             return
+        if not self.alive:
+            return  # Its connection may stand for a while, when it has died without a word.
         self._roster = number
         new = [peer for peer in sites if peer != self.index and peer not in self.peers]
         self.handle_peers(RosterChanged(sites))
