@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from random import Random
 
 from evenflow.availability.mode import MODES, Mode
+from evenflow.coordinator.retries import PAUSE_MAX_MS
 from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCodeCrashed
 from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
@@ -147,7 +148,8 @@ def play(
         replicas = drawn.world["replicas"]
         joined = lambda: {*world.driver.present} <= {*world.coordinator.sites}  # noqa: E731
         world.run_until(joined, drawn.converge_s, "every site that is there to have joined")
-        world.run_until(lambda: whole(world, replicas), drawn.converge_s, f"{replicas} live replicas of every partition")
+        paused_s = PAUSE_MAX_MS / 1e3  # Copies that failed often have a pause of their own.
+        world.run_until(lambda: whole(world, replicas), drawn.converge_s + paused_s, f"{replicas} live replicas of every partition")
         rounds = balance.rounds
         if world.coordinator.rounds.active:
             world.run_until(lambda: balance.rounds > rounds, drawn.converge_s, "a round of balancing")
