@@ -43,8 +43,8 @@ def retire(machine: RunEffects, event: SiteSaid) -> None:
 
 
 def pass_on(machine: RunEffects, event: SiteSaid) -> None:
-    """Effect of rule C3: who leads a partition of a source now hears how far who led it before it moved had read it. It cannot have moved on
-    yet without having heard: the plan for that needs the former leader's promise, which comes behind this."""
+    """Effect of rule C3: who leads a partition of a source now hears how far who led it before it moved had read it. It cannot have moved
+    on without having heard: the plan for that needs the former leader's promise, which comes behind this."""
     assert isinstance(event.fact, SourceLeft)
     leader = machine.membership.leaders[event.fact.segment][event.fact.partition].site
     if leader in machine.sites:
