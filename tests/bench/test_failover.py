@@ -120,6 +120,7 @@ def test_what_an_availability_promises_is_told(availability: str, guarantee: str
     setting = Setting(availability=availability)
     assert failover.promised(load_module(example_path()), setting) == guarantee
     assert setting.plain.engine_options.get("replicas", 1) == 1 and setting.plain.availability is None
+    assert setting.plain.closes == setting.closes == (availability == "upstream"), "what it costs is over the same boxes"
 
 
 def test_a_run_that_dies_has_an_endless_gap() -> None:

@@ -22,7 +22,8 @@ class Setting:
 
     replicas: of every partition. spark_kills: of Structured Streaming's run; 0: leave it out. calm_s: measured before the first kill.
     unordered: the counts go first come, first served to a second sink, too. tabs: so many readers of the engine's page at every other kill.
-    availability: of all boxes; None: as pairs, and nothing is measured beside it.
+    availability: of all boxes; None: as pairs, and nothing is measured beside it. closing: only boxes are run whose state closes by event
+    time: no other can begin again from what is upstream.
     """
 
     kills: int = 20
@@ -38,6 +39,7 @@ class Setting:
     unordered: bool = False
     tabs: int = 0
     availability: str | None = None
+    closing: bool = False
     manners: tuple[Manner, ...] = MANNERS
 
     @property
@@ -50,14 +52,14 @@ class Setting:
         return self.replicas if self.availability in (None, Mode.PAIRS) else 1
 
     @property
-    def closing(self) -> bool:
-        """Only boxes whose state closes by event time are run: no other can begin again from what is upstream."""
-        return self.availability == Mode.UPSTREAM
+    def closes(self) -> bool:
+        """Only boxes whose state closes are run, since that was asked for or upstream backup takes no others."""
+        return self.closing or self.availability == Mode.UPSTREAM
 
     @property
     def plain(self) -> Setting:
-        """The same load with one replica of everything, and nobody killed."""
-        return replace(self, availability=None, replicas=1, kills=0, tabs=0)
+        """The same boxes and load with one replica of everything, and nobody killed."""
+        return replace(self, availability=None, replicas=1, kills=0, tabs=0, closing=self.closes)
 
     @property
     def engine_options(self) -> dict[str, Any]:

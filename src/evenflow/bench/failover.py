@@ -181,7 +181,7 @@ def evenflow_failover(spark: Any, example: Any, setting: Setting, say: Say) -> d
     failed = None
     with Engine(spark, sites=SITES, **setting.engine_options) as engine:
         begin_us = time.time_ns() // 1000 + int(LEAD_S * 1e6)
-        monitored = Monitored(example, setting.rate, begin_us, unordered=setting.unordered, sessions=not setting.closing)
+        monitored = Monitored(example, setting.rate, begin_us, unordered=setting.unordered, sessions=not setting.closes)
         run = engine.start(monitored.dataflow(), availability=setting.availability)
         watched = Watched(run, monitored, setting, say)
         try:
@@ -225,7 +225,7 @@ def protected(spark: Any, example: Any, setting: Setting, say: Say) -> dict[str,
 
 def promised(example: Any, setting: Setting) -> str:
     """What the outputs have through failures, at least."""
-    planned = layout(Monitored(example, setting.rate, 0, sessions=not setting.closing).dataflow().network, sites=SITES)
+    planned = layout(Monitored(example, setting.rate, 0, sessions=not setting.closes).dataflow().network, sites=SITES)
     modes = modes_of(planned, setting.availability or Mode.PAIRS, SITES, setting.replicas)
     return str(min((given_to(planned, modes, sink) for sink in planned.sinks), key=list(Guarantee).index))
 

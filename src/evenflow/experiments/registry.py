@@ -56,6 +56,12 @@ def _availability_modes_in_simulator(setting: Setting) -> Measurement:
     return availability_modes.measure(setting, start)
 
 
+def _availability_modes_on_spark(setting: Setting) -> Measurement:
+    from evenflow.experiments.papers.availability_modes_on_spark import measure
+
+    return measure(setting)
+
+
 def _stalls_in_simulator(setting: Setting) -> Measurement:
     from evenflow.experiments.harness.simulator import start
 
@@ -145,7 +151,7 @@ _ALL: Final = (
         "availability-modes",
         "what a mode of availability costs, and what a lost machine costs then",
         "HW 3.6, tables 3.5 to 3.8",
-        {"sim": _availability_modes_in_simulator},
+        {"sim": _availability_modes_in_simulator, "spark": _availability_modes_on_spark},
     ),
     _experiment(
         "large-state",
