@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ import evenflow as ef
 from evenflow.cli.app import main
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster import diagnosis
+from evenflow.world.spark.cluster import doctor as home
 from evenflow.world.spark.cluster.diagnosis import Finding, Session
-from evenflow.world.spark.cluster.doctor import Meeting, doctor, megabytes, overhead_mb, store_found
+from evenflow.world.spark.cluster.doctor import Meeting, await_executors, doctor, megabytes, overhead_mb, store_found
+from evenflow.world.spark.cluster.placement import Executor
 from evenflow.world.spark.driver.versions import Versions
 from evenflow.world.spark.executor import requirements
 from evenflow.world.spark.executor.entry import start_site
@@ -114,6 +117,28 @@ def test_tasks_meet_at_the_driver_and_try_each_other(monkeypatch: pytest.MonkeyP
     assert {*meeting.offsets_s} == {"1", "2"} and all(abs(offset) < 1.0 for offset in meeting.offsets_s.values())
 
 
+class Context:
+    """A Spark context of which a test says how long it has been there."""
+
+    def __init__(self, age_s: float) -> None:
+        self.startTime = int((time.time() - age_s) * 1000)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "allocated", "found"),
+    [(0.0, False, 4), (60.0, False, 1), (0.0, True, 1)],
+    ids=["they are on their way", "a session of a minute ago", "they come when they are asked for"],
+)
+def test_executors_of_a_session_that_has_just_begun_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, age_s: float, allocated: bool, found: int
+) -> None:
+    looks = iter(range(1, 9))
+    monkeypatch.setattr(home, "executors", lambda context: [Executor(str(k), "a-host") for k in range(next(looks))])
+    monkeypatch.setattr(home, "allocates", lambda context: allocated)
+    monkeypatch.setattr(home, "LOOK_S", 0.0)
+    assert len(await_executors(Context(age_s), 4, 30.0)) == found
+
+
 def test_a_stranger_hears_nothing_and_a_driver_that_is_away_is_a_fact() -> None:
     meeting = Meeting("127.0.0.1", 1, 10.0)
     with socket.create_connection(("127.0.0.1", meeting.port)) as stranger:
@@ -202,7 +227,6 @@ def test_a_cluster_is_looked_at_and_left_as_it_was(spark: Any, tmp_path: Path) -
 def test_the_command_says_what_it_found_and_ends_with_3_if_something_stands_in_the_way(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from evenflow.world.spark.cluster import doctor as home
     from evenflow.world.spark.cluster import session as sessions
 
     asked: list[Any] = []

@@ -28,7 +28,7 @@ from evenflow.world.spark.cluster.diagnosis import (
     of_store,
 )
 from evenflow.world.spark.cluster.located import located
-from evenflow.world.spark.cluster.placement import allocates, check_session, executors, free_slots
+from evenflow.world.spark.cluster.placement import Executor, allocates, check_session, executors, free_slots
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.executor.requirements import versions
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PATIENCE_S: Final = 30.0
+LOOK_S: Final = 0.2
+"""Between two looks at which executors have come."""
 TIMES: Final = 5
 """Objects that are created to see how long one takes."""
 OVERHEAD_LEAST_MB: Final = 384
@@ -106,7 +108,7 @@ def _tls_found(spark: Any, options: Any) -> list[Finding]:
 def _cluster_found(spark: Any, wanted: int, options: Any, timeout_s: float) -> list[Finding]:
     context = spark.sparkContext
     conf = context.getConf()
-    there = executors(context)
+    there = await_executors(context, wanted, timeout_s)
     most = conf.get("spark.dynamicAllocation.maxExecutors", None)
     session = Session(
         wanted, len(there), free_slots(context, 0), allocates(context), int(most) if most and most.isdigit() else None,
@@ -132,6 +134,19 @@ def _cluster_found(spark: Any, wanted: int, options: Any, timeout_s: float) -> l
         meeting.close()
     own = [executor.id for executor in there]
     return [*found, *of_executors(seen, own, versions()), *of_network(seen), *of_clocks(meeting.offsets_s)]
+
+
+def await_executors(context: Any, wanted: int, patience_s: float) -> list[Executor]:
+    """The executors that are there, once there are so many, or the session is so old that no more will come by themselves.
+
+    A session is there before its executors are. Where Spark allocates them as they are asked for, nobody is on the way.
+    """
+    while True:
+        there = executors(context)
+        age_s = time.time() - context.startTime / 1000
+        if len(there) >= wanted or allocates(context) or not 0 <= age_s < patience_s:
+            return there
+        time.sleep(LOOK_S)
 
 
 def overhead_mb(master: str, conf: Any) -> int | None:
