@@ -106,7 +106,7 @@ def run(*, quick: bool, say: Say) -> dict[str, Any]:
     from evenflow.world.spark.cluster.session import embedded_session, stop_session
     from evenflow.world.spark.driver.engine import Engine
 
-    rows, copies, rounds = (1 << 20, 12, 1) if quick else (1 << 21, 10, 5)
+    rows, copies, rounds = (1 << 20, 12, 1) if quick else (1 << 21, 20, 5)
     costs: dict[str, dict[str, list[float]]] = {name: {shape: [] for shape in SHAPES} for name in WORKLOADS}
     spark = embedded_session(MASTER)
     try:

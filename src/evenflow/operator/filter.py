@@ -13,6 +13,7 @@ from evenflow.errors import TypeMismatch
 from evenflow.operator.operator import Stateless
 from evenflow.operator.user.returned import as_array
 from evenflow.query.expression import compile_expression
+from evenflow.stream.arrays import bools_of
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
@@ -63,4 +64,4 @@ def _true(mask: pa.Array) -> npt.NDArray[np.bool_]:
     if pa.types.is_null(mask.type):
         return np.zeros(len(mask), np.bool_)
     true = mask.fill_null(False) if mask.null_count else mask
-    return true.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+    return bools_of(true)

@@ -18,3 +18,10 @@ def arrow_of(values: npt.NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     """A contiguous NumPy array as an Arrow array without nulls, sharing its memory. kind: of the same width. `pa.array` would find out what
     it has been given, which takes twice as long."""
     return pa.Array.from_buffers(kind, values.size, [None, pa.py_buffer(values)], 0)
+
+
+def bools_of(array: pa.Array) -> Bools:
+    """bool (n,), a copy: an Arrow array of booleans without nulls. `to_numpy` does the same bit by bit, in ten times the time."""
+    bits = np.frombuffer(array.buffers()[1], np.uint8) if len(array) else np.empty(0, np.uint8)
+    first, begin = divmod(array.offset, 8)
+    return np.unpackbits(bits[first:], count=begin + len(array), bitorder="little")[begin:].view(np.bool_)

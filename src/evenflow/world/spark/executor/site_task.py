@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from evenflow.errors import ClusterError
+from evenflow.world.spark.executor.heap import keep_freed
 from evenflow.world.spark.executor.requirements import versions
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.connection import Connection
@@ -57,6 +58,7 @@ def run_site(config: SiteConfig) -> tuple[str, bool]:
     """Be a site, the one that the driver says, until there is a reason to leave. Returns it, and whether another executor may do (see
     `control.Leave`). Raises if the driver cannot be reached."""
     executor, identity, host = find_executor()
+    keep_freed()
     prepare_kernels(config, executor, host)
     from evenflow.world.spark.executor.site import Site
 
