@@ -42,3 +42,21 @@ def test_an_aggregate_with_two_names() -> None:
 def test_several_columns_to_order_by_are_a_list() -> None:
     with pytest.raises(EvenflowError, match=r"several as a list, such as \['length desc', 'src'\]"):
         stream().group_by("src").window("1 minute").top(3, order_by="length desc, src")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("window(ts, '1 minute')", r"behind the keys, group_by\(\.\.\.\)\.window\('1 minute'\), or in a query of ef\.sql"),
+        ("session_window(ts, '1 minute').start", r"behind the keys, group_by\(\.\.\.\)\.session\("),
+        ("windo_start(ts)", r"there is no function 'windo_start'(?!.*_window_start)"),
+    ],
+)
+def test_a_window_in_an_expression_by_itself_is_told_where_it_is_said(text: str, says: str) -> None:
+    with pytest.raises(EvenflowError, match=says):
+        stream().select("src", f"{text} as w")
+
+
+def test_a_window_anywhere_in_a_query_is_what_the_message_promises() -> None:
+    made = ef.sql("SELECT src, window(ts, '1 minute').start AS w FROM g", streams={"g": stream()})
+    assert made.schema.names == ["src", "w"]

@@ -81,6 +81,11 @@ UNASKED: Final[dict[str, tuple[int, ...]]] = {
 """Arguments for which Spark takes a null where they have no type, and never asks them, though they would raise: assert_true, raise_error.
 Its other functions cast such a one, and ask it. Held to Spark by tests/oracle/test_more_functions.py."""
 _NOTHING: Final = pa.scalar(None, NULL)
+_GROUPED: Final = {
+    "window": "a window is said behind the keys, group_by(...).window('1 minute'), or in a query of ef.sql",
+    "session_window": "a session is said behind the keys, group_by(...).session('10 seconds'), or in a query of ef.sql",
+}
+"""What a query of SQL has, and an expression by itself has not."""
 
 
 def is_function(name: str) -> bool:
@@ -92,9 +97,11 @@ def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:
     """The node of a call. ExpressionError if there is no such function or it does not take that many arguments."""
     signature = FUNCTIONS.get(name)
     if signature is None:
-        if name in INSTEAD and not is_known(name):
-            raise ExpressionError(f"{text or name!r}: there is no function {name!r}; {INSTEAD[name]}")
-        near = difflib.get_close_matches(name, [*FUNCTIONS, *AGGREGATES], n=4, cutoff=0.6)
+        instead = INSTEAD.get(name) or _GROUPED.get(name)
+        if instead is not None and not is_known(name):
+            raise ExpressionError(f"{text or name!r}: there is no function {name!r}; {instead}")
+        public = [each for each in (*FUNCTIONS, *AGGREGATES) if not each.startswith("_")]
+        near = difflib.get_close_matches(name, public, n=4, cutoff=0.6)
         hint = f"; near names are {', '.join(near)}" if near else ""
         if is_known(name):
             raise ExpressionError(
