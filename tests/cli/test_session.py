@@ -15,7 +15,7 @@ import pytest
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster.leftovers import MARK
 from evenflow.world.spark.cluster.processes import end_marked, marked
-from evenflow.world.spark.cluster.session import probe_master, settings
+from evenflow.world.spark.cluster.session import embedded_session, probe_master, python_of_executors, settings
 
 SESSION = """\
 import sys
@@ -40,8 +40,28 @@ def test_a_spark_master_that_nobody_answers_for() -> None:
         probe_master("spark://somewhere")
     with pytest.raises(ClusterError, match="EXECUTORS,CORES,MIB"):
         probe_master("local-cluster[4,2]")
+    with pytest.raises(ClusterError, match=r"'sc://host:15002' is Spark Connect, .*docs/deploy\.md"):
+        probe_master("sc://host:15002")
     for master in ("local", "local[2]", "local[*]", "local[2,3]", "local-cluster[4, 2, 1024]", "yarn"):
         probe_master(master)
+
+
+def test_a_setting_that_spark_refuses_is_told_in_its_words_and_not_its_stack() -> None:
+    with pytest.raises(ClusterError) as told:
+        embedded_session("local-cluster[1,1,1024]", conf={"spark.executor.cores": "x"})
+    assert "Executor cores must be a positive number" in str(told.value) and "each --conf" in str(told.value)
+    assert "at org.apache" not in str(told.value)
+
+
+def test_executors_have_the_python_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a cluster it may lie elsewhere than here; what a machine's PYSPARK_PYTHON says of others is nothing to a cluster on this one."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    assert python_of_executors("spark://host:7077", {}) == python_of_executors("local-cluster[2,2,1024]", {}) == sys.executable
+    monkeypatch.setenv("PYSPARK_PYTHON", "/opt/there/python")
+    assert python_of_executors("spark://host:7077", {}) == "/opt/there/python"
+    assert python_of_executors("local-cluster[2,2,1024]", {}) == sys.executable
+    for master in ("spark://host:7077", "local-cluster[2,2,1024]"):
+        assert python_of_executors(master, {"spark.pyspark.python": "/opt/asked/python"}) == "/opt/asked/python"
 
 
 def test_files_go_to_the_scratch_directory_and_executors_are_small(tmp_path: Path) -> None:

@@ -134,7 +134,13 @@ def stop_session(spark: SparkSession) -> None:
 
 
 def probe_master(master: str) -> None:
-    """Raise ClusterError if `master` is a `spark://` URL none of whose addresses accepts a connection, or a local one that is misspelt."""
+    """Raise ClusterError if `master` is a `spark://` URL none of whose addresses accepts a connection, a local one that is misspelt, or
+    Spark Connect's."""
+    if master.startswith("sc://"):
+        raise ClusterError(
+            f"{master!r} is Spark Connect, which cannot run long tasks of its own: run the program where a classic session is, with a "
+            "spark://, yarn or k8s:// master or with spark-submit; docs/deploy.md says what else can be done"
+        )
     if master.startswith("local") and not _LOCAL.fullmatch(master):
         raise ClusterError(f"{master!r} is not a master URL: write local-cluster[EXECUTORS,CORES,MIB], such as local-cluster[4,2,1024]")
     if not master.startswith("spark://"):
@@ -226,9 +232,10 @@ def _start(app_name: str, conf: Mapping[str, str], master: str, embedded: Embedd
 
     def connect() -> None:
         context.append(SparkContext(conf=spark_conf, gateway=gateway))
-        context[0].pythonExec = sys.executable  # Read from the environment, which is the user's own again by now.
+        context[0].pythonExec = python  # Read from the environment, which is the user's own again by now.
 
-    with _environment(_launch_environment(master, embedded)), open(embedded.log, "wb") as log:
+    python = python_of_executors(master, conf)
+    with _environment({**_launch_environment(master, embedded), "PYSPARK_PYTHON": python}), open(embedded.log, "wb") as log:
         gateway = launch(spark_conf, {"stdout": log, "stderr": log, "start_new_session": True})
     # A master that accepts connections and says nothing would hold the constructor for minutes.
     if not _within(START_TIMEOUT_S, connect):
@@ -238,9 +245,15 @@ def _start(app_name: str, conf: Mapping[str, str], master: str, embedded: Embedd
     return SparkSession(context[0])
 
 
+def python_of_executors(master: str, conf: Mapping[str, str]) -> str:
+    """The setting `spark.pyspark.python`; else on a cluster of other machines the variable PYSPARK_PYTHON; else this very Python."""
+    own = sys.executable if master.startswith("local") else os.environ.get("PYSPARK_PYTHON") or sys.executable
+    return conf.get("spark.pyspark.python") or own
+
+
 def _launch_environment(master: str, embedded: Embedded) -> dict[str, str]:
     """Environment of the driver's JVM, and so of the executors that it starts on this machine."""
-    chosen = {MARK: embedded.mark, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+    chosen = {MARK: embedded.mark, "PYSPARK_DRIVER_PYTHON": sys.executable}
     if master.startswith("local"):
         chosen["SPARK_LOCAL_IP"] = "127.0.0.1"
     if _LOCAL_CLUSTER.fullmatch(master):
@@ -268,15 +281,18 @@ def _cluster_error(master: str, error: BaseException, log: str) -> ClusterError:
     reason = reasons[0].removeprefix(":").strip() if reasons else text[0] if text else type(error).__name__
     said = f"\nSpark said:\n{log}" if log and not reasons else ""
     return ClusterError(
-        f'Spark could not start on {master!r}: {reason}{said}\nCheck --master, for example "local-cluster[4,2,1024]" or spark://HOST:7077'
+        f"Spark could not start on {master!r}: {reason}{said}\n"
+        'Check --master, for example "local-cluster[4,2,1024]" or spark://HOST:7077, and each --conf'
     )
 
 
 def _tail(path: Path, lines: int = 12) -> str:
+    """The last lines that a JVM printed, without the places in its code."""
     try:
-        return "\n".join(path.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-lines:])
+        printed = path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     except OSError:
         return ""
+    return "\n".join([line for line in printed if not line.lstrip().startswith("at ")][-lines:])
 
 
 # ---------------------------------------------------------------- stop
