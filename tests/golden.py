@@ -1,6 +1,7 @@
 """Checkpoint locations as each format had them: `python -m tests.golden FOLDER` makes one, of a dataflow that was stopped in the middle.
 `python -m tests.golden FOLDER 5` makes one of which entries of the journal were collected, `python -m tests.golden FOLDER 3 held` one of
-rows that are held in no table, `python -m tests.golden FOLDER 3 shed` one of a run that left rows out.
+rows that are held in no table, `python -m tests.golden FOLDER 3 shed` one of a run that left rows out, `python -m tests.golden FOLDER 2
+replaced` one of a run that was replaced by a version of itself behind its checkpoints.
 
 Those in `tests/store/format_N` were made once, by the version that brought format N, and are never made again: a later version that
 cannot go on at one of them, or does not come to the results of `expected`, has broken its promise to read it. The dataflow has state of
@@ -16,6 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any, Final
+
+import pyarrow as pa
 
 import evenflow as ef
 from evenflow.availability.entries import FORMAT
@@ -33,6 +36,8 @@ HELD: Final = "3_held"
 """With rows that are held in no table, which format 3 has brought."""
 SHED: Final = "4_shed"
 """Of a run that left rows out, which format 4 has brought."""
+REPLACED: Final = "5_replaced"
+"""Of a run that was replaced, which format 5 has brought."""
 SHED_RATE, SHED_ROWS = 40_000, 60_000
 
 
@@ -79,6 +84,18 @@ def shed_dataflow() -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
     calls.to(sinks["calls"], qos=ef.qos(latency=[("2 ms", 1), ("1 s", 0)], value=("value", [(0, 0.1), (1000, 1)])))
     made = flow.source(source(), name="made")
     made.group_by("key").agg(n="count(*)", total="sum(value)").name("totals").to(sinks["totals"])
+    return flow, sinks
+
+
+def replaced_dataflow(version: int = 0) -> tuple[ef.Dataflow, dict[str, ef.sinks.MemorySink]]:
+    """All rows as they are, with the version that has made them and what a table that is joined says of it, and totals, and the sinks by
+    name."""
+    flow, sinks = ef.Dataflow("golden"), {name: ef.sinks.memory(name) for name in ("marked", "totals")}
+    made = flow.source(source(), name="made")
+    marked = made.select("key", "value", f"cast({version} as bigint) as version").name("marked")
+    said = pa.table({"version": pa.array([version], pa.int64()), "said": [f"version {version}"]})
+    marked.join(said, "version", "left").name("said").to(sinks["marked"])
+    made.where(f"value >= {-version}").name("kept").group_by("key").agg(n="count(*)", total="sum(value)").name("totals").to(sinks["totals"])
     return flow, sinks
 
 
@@ -141,13 +158,15 @@ def make(folder: str, checkpoints_wanted: int = 3, which: str = "") -> None:
     """Run it at a location until it has some checkpoints and a few epochs behind the last, and stop it there."""
     from evenflow.bench.bare import BareEngine
 
-    flow, _ = {"held": held_dataflow, "shed": shed_dataflow, "": dataflow}[which]()
+    flow, _ = {"held": held_dataflow, "shed": shed_dataflow, "replaced": replaced_dataflow, "": dataflow}[which]()
     with BareEngine(**SITES, checkpoint_s=0.1, shedding="reflex" if which == "shed" else "off") as engine:
         run = engine.start(flow, checkpoint_location=folder)
         pause, deadline_s = Event(), time.monotonic() + 60
         while sum(event["kind"] == "checkpoint_completed" for event in run.events()) < checkpoints_wanted:
             assert run.is_active and time.monotonic() < deadline_s, f"too slow: {run.events()}"
             pause.wait(0.01)
+        if which == "replaced":
+            run.replace(replaced_dataflow(1)[0])
         pause.wait(0.15)
         run.stop()
     for checkpoint in checkpoints(folder).list():

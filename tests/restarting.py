@@ -31,6 +31,7 @@ from evenflow.sources.generator import GeneratorSource
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.spark.cluster.processes import marked
+from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.standing_by import StandbyProgress
 
 MARK = "EVENFLOW_RESTART_TEST"
@@ -90,6 +91,13 @@ class Setting:
         counts.to(ef.sinks.parquet(self.folder, commit_interval_ms=200), name="windows")
         return flow
 
+    def beside(self) -> dict[str, Any]:
+        """More arguments of `Engine.start`."""
+        return {}
+
+    def begun(self, run: Run) -> None:
+        """What the driver does when it has begun a generation."""
+
 
 # ---------------------------------------------------------------- the process
 
@@ -126,8 +134,9 @@ def run_in(engine: ef.Engine, setting: Setting) -> None:
 
     try:
         run = engine.start(
-            setting.dataflow(), checkpoint_location=setting.location, take_over=setting.take_over, standby=setting.standby, watch=watch
-        )
+            setting.dataflow(), checkpoint_location=setting.location, take_over=setting.take_over, standby=setting.standby, watch=watch,
+            **setting.beside(),
+        )  # fmt: skip
         if setting.standby:
             Path(setting.events).write_text(json.dumps(run.events()))
         if not run.is_active:
@@ -136,6 +145,7 @@ def run_in(engine: ef.Engine, setting: Setting) -> None:
         journal = run.numbers().journal
         assert journal is not None
         print(f"running {journal.generation}", flush=True)
+        setting.begun(run)
         drained = Event()
         Thread(target=lambda: (sys.stdin.read(), drained.set()), daemon=True).start()
         while not run.await_termination(0.1):
@@ -260,7 +270,7 @@ def written(setting: Setting) -> list[tuple[Any, ...]]:
 
 def expected(setting: Setting) -> tuple[Counter[Any], Counter[Any]]:
     """(rows of the table, rows of the files), each with how often it is there: of the source as the location has written it down."""
-    [program] = (Path(setting.location) / "programs").iterdir()
+    [program] = (Path(setting.location) / "programs").glob("*.json")
     begin_us = json.loads(program.read_text())["sources"]["made"]["begin_us"]
     made = setting.dataflow().network.box("made").params["source"]
     assert isinstance(made, GeneratorSource)

@@ -316,6 +316,12 @@ class ProgramChanged(LocationError):
     """
 
 
+class ProgramMissing(LocationError):
+    """The run at the location was replaced, and a restart needs a version of it that was not given, and is not read from there unasked. The
+    message says which, and what to do. Nothing was changed.
+    """
+
+
 class Overtaken(LocationError):
     """Another driver has begun at the location at the very moment at which this one wanted to, or has appended to its journal. Only one
     of them can go on; this one has changed nothing."""

@@ -77,7 +77,7 @@ drawn_cuts = st.integers(1, 2**31).flatmap(
 
 @given(st.dictionaries(st.tuples(ints, ints), drawn_cuts, max_size=3))
 def test_what_is_logged_comes_back(cuts: dict[tuple[int, int], tuple[Cut, ...]]) -> None:
-    given = Entry(7, 2, "n", Logged(cuts, (Content(4, (((0, 1), (9, 0)), ()), ((1, 2),), 3, ((0, ("b", "a")),)),)))
+    given = Entry(7, 2, "n", Logged(cuts, (Content(4, (((0, 1), (9, 0)), ()), ((1, 2),), 3, ((0, ("b", "a")),), program="ab"),)))
     back = from_bytes(to_bytes(given), 7)
     assert back == given and back.matter == given.matter
 
@@ -131,6 +131,20 @@ def test_a_new_generation_cuts_anew_what_was_not_durable() -> None:
 def test_a_plan_that_was_not_durable_is_forgotten() -> None:
     before = journal(BEGUN, Logged({A: (cut(1),), B: (cut(1),)}, (Content(3, (), ((1, 2),)),)))
     assert standing([*before, *journal(BEGUN, generation=2, start=3)]).contents == [Content(1)]
+
+
+def test_a_version_that_was_promised_acts_from_the_first_epoch_that_is_new() -> None:
+    promised = Content(9, (), ((1, 2),), 1, program="ab")
+    before = journal(BEGUN, Logged({A: (cut(1),), B: (cut(1),)}, (promised,)))
+    again = journal(BEGUN, generation=2, start=3)
+    assert standing([*before, *again]).contents == [Content(1), Content(2, version=1, program="ab")], "its weights were not promised"
+    later = journal(Logged({A: (cut(2),), B: (cut(2),)}), Completed(1, 2, ()), generation=2, start=4)
+    assert standing([*before, *again, *later]).contents == [Content(2, version=1, program="ab")]
+
+
+def test_entries_without_versions_are_as_they_were() -> None:
+    said = json.loads(to_bytes(Entry(1, 1, "n", Logged({}, (Content(4, keeps=((0.5,),)), Content(5))))))["matter"]["contents"]
+    assert said == [[4, [], [], 0, [], [], [[0.5]]], [5, [], [], 0]]
 
 
 def test_a_checkpoint_forgets_what_it_covers() -> None:
@@ -229,3 +243,15 @@ def test_what_is_left_out_of_a_cut_that_is_not_there_is_refused() -> None:
     said["digest"] = digest_of_json({name: value for name, value in said.items() if name != "digest"})
     with pytest.raises(JournalCorrupt, match="rows left out"):
         from_bytes(json.dumps(said).encode(), 2)
+
+
+def test_versions_are_needed_as_long_as_a_checkpoint_is() -> None:
+    """K8: what acts at the epoch of the oldest one that is kept, and later."""
+    one, two = Content(2, version=1, program="ab"), Content(4, version=2, program="cd")
+    logged = Logged({A: tuple(cut(e) for e in range(1, 6)), B: tuple(cut(e) for e in range(1, 6))}, (one, two))
+    found = folded(BEGUN, logged, Completed(1, 3, ()))
+    assert found.programs == [(1, ""), (2, "ab"), (4, "cd")]
+    needed = [found.programs_since(epoch) for epoch in range(6)]
+    assert needed == [{"", "ab", "cd"}, {"", "ab", "cd"}, {"ab", "cd"}, {"ab", "cd"}, {"cd"}, {"cd"}]
+    again = standing([found.snapshot()])
+    assert again.programs_since(3) == {"ab", "cd"}, "who reads a snapshot knows of all that its checkpoint needs"

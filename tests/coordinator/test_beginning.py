@@ -15,6 +15,7 @@ from evenflow.availability.standing import Standing, standing
 from evenflow.coordinator.beginning import begin_at
 from evenflow.errors import LocationError, QueryError
 from evenflow.plan.layout import KEY_GROUPS, Layout
+from evenflow.plan.plan import Version
 from evenflow.plan.ranges import connected, even
 from evenflow.query.planner import layout
 from evenflow.site.replaying import Beginning
@@ -104,6 +105,7 @@ def test_state_behind_a_checkpoint_is_as_the_content_of_its_epoch_has_divided_it
     ("standing", "why"),
     [
         (found(Logged(both(1), (Content(2, (), (), 1),))), "boxes of the dataflow were replaced at epoch 2"),
+        (found(Logged(both(1), (Content(2, (), (), 1, program="ab"),))), "boxes of the dataflow were replaced at epoch 2"),
         (found(ingress=(A,)), "1 partitions of sources, and this one has 2"),
         (found(Logged(both(1), (Content(2, ranges((0, 0), (10, 99))),))), "divides .* at epoch 2"),
         (found(Logged(both(1), (Content(2, ranges((0, 0), (10, 0))),))), "divides .* at epoch 2"),
@@ -115,6 +117,14 @@ def test_state_behind_a_checkpoint_is_as_the_content_of_its_epoch_has_divided_it
 def test_what_cannot_be_replayed_is_refused(standing: Standing, why: str) -> None:
     with pytest.raises(LocationError, match=why):
         begin_at(standing, LAYOUT, range(2))
+
+
+def test_a_version_that_is_kept_under_another_name_is_not_the_one() -> None:
+    version = Version(1, ({},) * len(LAYOUT.segments), (0,) * len(LAYOUT.segments), (), program="ab")
+    logged = Logged(both(1), (Content(2, (), (), 1, program="ab"),))
+    assert [plan.version for plan in begin_at(found(logged), LAYOUT, range(2), versions={1: version}).plans] == [None, version]
+    with pytest.raises(LocationError, match="boxes of the dataflow were replaced at epoch 2"):
+        begin_at(found(logged), LAYOUT, range(2), versions={1: replace(version, program="cd")})
 
 
 def test_rows_that_a_source_gives_once_cannot_be_replayed() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 import evenflow as ef
-from evenflow.coordinator.versions import columns_of, in_version, version_of, with_table
+from evenflow.coordinator.versions import asked_for, columns_of, in_version, version_of, with_table
 from evenflow.errors import OperationRefused
 from evenflow.plan.layout import Layout
 from evenflow.plan.placement import first_plan
@@ -219,3 +220,19 @@ def test_an_output_keeps_its_quality_of_service(qos: Any, condition: str) -> Non
     for one, other in ((running, worth(qos, condition)), (worth(qos, condition), running)):
         with pytest.raises(OperationRefused, match="output 'out' .* another qos"):
             version_of(one, first_plan(one, 4), other, 1)
+
+
+def test_a_source_that_began_at_a_time_is_the_same_one() -> None:
+    """What it has looked up when the run was begun is not what anybody asks for."""
+
+    def rated(rate: int, number: int) -> Layout:
+        flow = ef.Dataflow("f")
+        made = flow.source(ef.sources.generator(rate=rate, keys=4, partitions=2), name="made")
+        made.select("key", f"{number} as n").name("marked").to(SINK, name="out")
+        return planned(flow)
+
+    running = rated(10, 1)
+    running = replace(running, sources={name: source.begun(123) for name, source in running.sources.items()})
+    with pytest.raises(OperationRefused, match="the source 'made' is another one"):
+        version_of(running, first_plan(running, 4), asked_for(rated(20, 2), running, {}), 1)
+    assert version_of(running, first_plan(running, 4), asked_for(rated(10, 2), running, {}), 1).boxes == ("marked",)

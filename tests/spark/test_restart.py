@@ -12,6 +12,7 @@ import pytest
 import evenflow as ef
 from evenflow.bench.killing import kill
 from tests.restarting import Setting, Start, compare, hangs_and_comes_back, wait_until, written
+from tests.restarting_replaced import Replaced
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -29,6 +30,22 @@ def test_the_whole_cluster_is_killed_and_a_larger_one_goes_on(start: Start, tmp_
     assert driver.line() == "running 2"
     assert driver.last() == "ended"
     compare(setting)
+
+
+def test_everything_is_killed_when_a_replacement_was_promised(start: Start, tmp_path: Path) -> None:
+    """Goal: what `run.replace` has said is so, and each row is made once, by one version. Method: kill -9 of the driver, its JVM and all
+    executors as soon as it returns; the next driver has the new dataflow, and one executor more."""
+    setting = Replaced(str(tmp_path), spark=True, endless=True, replace_at=1_000)
+    driver = start(setting)
+    assert (driver.line(), driver.line()) == ("running 1", "replaced 1")
+    driver.kill()
+    setting = replace(setting, replace_at=0, starts=1, sites=3)
+    driver = start(setting)
+    assert driver.line() == "running 2"
+    wait_until(lambda: setting.count(1) > 500, 120, "rows of the new version are in the table")
+    assert driver.drain() == "ended"
+    compare(setting)
+    assert setting.count(0) > 1_000
 
 
 @pytest.mark.conformance

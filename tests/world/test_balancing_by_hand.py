@@ -43,7 +43,7 @@ class Driven:
         self.stage, self.machine, self.layout, self.run_id, self.over = stage, stage.machine, stage.world.layout, "run-1", Over(stage)
         self.silent: set[int] = set()
         self.collected = self.requests = 0
-        self.located = False
+        self.located, self.store_url = False, None
         self.numbers = self
 
     def handle(self, event: Any) -> None:

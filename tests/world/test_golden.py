@@ -13,6 +13,7 @@ from tests.golden import (
     COLLECTED,
     HELD,
     PARTITIONS,
+    REPLACED,
     SHED,
     SHED_ROWS,
     SITES,
@@ -23,6 +24,7 @@ from tests.golden import (
     golden,
     held_dataflow,
     held_expected,
+    replaced_dataflow,
     results,
     shed_dataflow,
 )
@@ -31,6 +33,7 @@ import evenflow as ef
 from evenflow.availability.entries import FORMAT, entry_name
 from evenflow.bench.bare import BareEngine
 from evenflow.coordinator.beginning import logs_of
+from evenflow.errors import ProgramChanged
 from evenflow.exchange.shedding import ALL, classes, staying
 from evenflow.plan.layout import Shed
 from evenflow.query.planner import layout
@@ -116,6 +119,26 @@ def test_rows_that_were_left_out_stay_out(engine: ef.Engine, tmp_path: Path) -> 
                 stays[places] = staying("in", partition, places, of, keep)
         kept += list(zip(*rows.filter(pa.array(stays)).select(["key", "value", "p0"]).to_pydict().values(), strict=True))
     assert sorted(zip(*(sinks["calls"].rows()[name].to_pylist() for name in ("key", "value", "p0")), strict=True)) == sorted(kept)
+    totals = zip(*(sinks["totals"].rows()[name].to_pylist() for name in ("key", "n", "total")), strict=True)
+    assert {key: (n, total) for key, n, total in totals} == expected()["totals"]
+
+
+def test_a_run_that_was_replaced_goes_on_as_what_it_was_replaced_by(engine: ef.Engine, tmp_path: Path) -> None:
+    """Goal: each epoch is made again by the version that it had, read from the location. Method: the newest checkpoint is older than the
+    replacement, and the journal says how many rows there were before that."""
+    location = copied(tmp_path, REPLACED)
+    before = read_journal(find_location(location).store)
+    assert [content.version for content in before.contents] == [0, 1]
+    cuts = [cut for of in before.cuts.values() for cut in of if before.base < cut.epoch < before.contents[1].effective]
+    with pytest.raises(ProgramChanged, match="version 1 acts from epoch"):
+        engine.start(replaced_dataflow(0)[0], checkpoint_location=location)
+    flow, sinks = replaced_dataflow(1)
+    run = engine.start(flow, checkpoint_location=location)
+    assert run.await_termination(120)
+    rows = sinks["marked"].rows().to_pylist()
+    assert sum(row["version"] == 0 for row in rows) == sum(cut.rows or 0 for cut in cuts) > 0
+    assert not engine.start(replaced_dataflow(1)[0], checkpoint_location=location).is_active, "it is over"
+    assert {(row["version"], row["said"]) for row in rows} == {(0, "version 0"), (1, "version 1")}
     totals = zip(*(sinks["totals"].rows()[name].to_pylist() for name in ("key", "n", "total")), strict=True)
     assert {key: (n, total) for key, n, total in totals} == expected()["totals"]
 

@@ -212,9 +212,9 @@ def timeless(entry: Entry) -> Entry:
 
 
 JOURNAL: Final = "journal/"
-FORMAT: Final = 4
-"""Of locations. Versions read this one and those before: in 3 no cut said that rows were left out, in 2 rows that are in no table
-were written whole each time, in 1 every checkpoint named objects of its own only."""
+FORMAT: Final = 5
+"""Of locations. Versions read this one and those before: in 4 no run was replaced by a version of itself, in 3 no cut said that rows were
+left out, in 2 rows that are in no table were written whole each time, in 1 every checkpoint named objects of its own only."""
 FORMATS: Final = range(1, FORMAT + 1)
 _KINDS: Final[Mapping[str, type]] = {
     "begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "stopped": Stopped, "snapshot": Snapshot,

@@ -28,7 +28,10 @@ class Following:
     def of(known: Standing) -> Following:
         """known: what the entries so far add up to; it stays as it is."""
         cuts = {key: list(of) for key, of in known.cuts.items()}
-        own = replace(known, contents=list(known.contents), cuts=cuts, begins=list(known.begins), rows=dict(known.rows))
+        own = replace(
+            known, contents=list(known.contents), cuts=cuts, begins=list(known.begins), rows=dict(known.rows),
+            programs=list(known.programs),
+        )  # fmt: skip
         found = Following(own)
         found._forget(None)
         return found
@@ -43,6 +46,11 @@ class Following:
             self._complete(entry.matter)
             under_way = None
         self._forget(under_way)
+
+    def programs(self, oldest: int) -> tuple[frozenset[str], frozenset[str]]:
+        """What is kept of versions: what epochs after the oldest retained checkpoint's need, and what only those before did."""
+        needed = self._fold.programs_since(oldest)
+        return needed, frozenset(name for _, name in self._fold.programs) - needed
 
     def snapshot(self, made: Completed) -> Entry | None:
         """That of this checkpoint's entry; None if another driver has appended it, or if cuts that it needs were not kept."""

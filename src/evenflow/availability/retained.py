@@ -14,6 +14,7 @@ from evenflow.availability.entries import Completed
 from evenflow.exchange.section import ROWS
 
 CHECKPOINTS: Final = "checkpoints/"
+VERSIONS: Final = "versions/"
 RETAINED: Final = 3
 """Checkpoints that are kept. Where the newest one cannot be read, the one before it and a longer replay do as well."""
 
@@ -50,6 +51,32 @@ def garbage_rows(names: Iterable[str], generation: int, named: Set[str], gone: S
         parts = name.split("/")
         is_rows = name.startswith(ROWS) and len(parts) == 3 and parts[1].isdecimal()
         if is_rows and name not in named and (name in gone or int(parts[1]) < generation):
+            found.append(name)
+    return sorted(found)
+
+
+def version_name(program: str) -> str:
+    """Of the object that has what is kept of a version, below the location. program: as contents name it; empty: as it was begun."""
+    return f"{VERSIONS}{program or 'begun'}.json"
+
+
+def program_named(generation: int, number: int, digest: str, proof: str) -> str:
+    """What contents call a version that this generation asks for: nothing else is ever called so. digest: of what the dataflow is; proof:
+    of the bytes of what is kept of it."""
+    return f"{generation:06d}-{number:06d}-{digest}-{proof}"
+
+
+def garbage_programs(names: Iterable[str], generation: int, needed: Set[str], gone: Set[str]) -> list[str]:
+    """Those of these objects with versions that can go: see `garbage_rows`. needed, gone: as contents name them. One that the present
+    generation has written may be named by a content that is on its way. What the dataflow was when it was begun goes like any other."""
+    if not needed:
+        return []
+    kept, free = set(map(version_name, needed)), set(map(version_name, gone))
+    found = []
+    for name in names:
+        number = name.removeprefix(VERSIONS).partition("-")[0]
+        old = name == version_name("") if not number.isdecimal() else int(number) < generation  # It acts no more, and never will.
+        if name.startswith(VERSIONS) and name not in kept and (name in free or old):
             found.append(name)
     return sorted(found)
 

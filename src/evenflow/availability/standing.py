@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from evenflow.availability.content import Content
@@ -23,7 +23,8 @@ class Standing:
     generation has begun. restored: the checkpoint that the location was begun with, None if with nothing; only that it was, where entries
     were collected. rows: objects with rows that cuts named, and the last epoch that does. collected: a snapshot stands for all entries up
     to this one, 0 if none does: what they said of earlier checkpoints is gone. left_out: rows of sources that were, by ingress partition,
-    in the epochs up to the newest checkpoint's since the location was begun.
+    in the epochs up to the newest checkpoint's since the location was begun. programs: what versions are kept as, with the epoch from
+    which on each acts, ascending; the first may be that of an epoch before any checkpoint that is there.
     """
 
     begun: Begun | None = None
@@ -41,6 +42,7 @@ class Standing:
     collected: int = 0
     stopped: bool = False
     left_out: dict[Key, LeftOut] = field(default_factory=dict)
+    programs: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def base(self) -> int:
@@ -108,9 +110,9 @@ class Standing:
             self.cuts[key] = [cut for cut in self.cuts.get(key, []) if cut.epoch <= durable]
         if not self.contents:
             self.contents.append(begun.content)
-        newcomers = self.contents[-1].newcomers
-        self.contents = [content for content in self.contents if content.effective <= durable + 1] or self.contents[:1]
-        self.contents[-1] = _with(self.contents[-1], newcomers)
+        self.contents = begun_with(self.contents, durable)
+        self.programs = [each for each in self.programs if each[0] <= durable]
+        self._note_programs(self.contents)
         self.begun, self.stopped = begun, False
         self.begins.append(entry.number)
         self.generation, self.nonce = entry.generation, entry.nonce
@@ -136,6 +138,17 @@ class Standing:
         self.contents, self.cuts = list(snapshot.contents), {key: list(cuts) for key, cuts in snapshot.cuts.items()}
         self.checkpoints, self.restored, self.rows = [snapshot.completed], snapshot.restored, dict(snapshot.rows)
         self.left_out = dict(snapshot.left_out)
+        self._note_programs(self.contents)
+
+    def _note_programs(self, contents: Iterable[Content]) -> None:
+        for content in contents:
+            if not self.programs or (self.programs[-1][0] < content.effective and self.programs[-1][1] != content.program):
+                self.programs.append((content.effective, content.program))
+
+    def programs_since(self, epoch: int) -> frozenset[str]:
+        """What the versions are kept as by which epochs after this one are made, and the state at its end was."""
+        later = [name for effective, name in self.programs if effective > epoch]
+        return frozenset([*[name for effective, name in self.programs if effective <= epoch][-1:], *later])
 
     def become(self, other: Standing) -> None:
         """All that the other one is."""
@@ -169,6 +182,7 @@ class Standing:
                     raise JournalCorrupt(f"entry {number} of the journal has epoch {cut.epoch} of {key}, expected was {expected}")
                 known.append(cut)
         self.contents.extend(logged.contents)
+        self._note_programs(logged.contents)
         self.rows |= named_rows(logged)
 
     def _complete(self, number: int, completed: Completed) -> None:
@@ -188,6 +202,18 @@ class Standing:
         newcomers = self.contents[-1].newcomers if self.contents else ()
         acting = [_with(content, newcomers) for content in self.contents if content.effective <= completed.epoch]
         self.contents = [*acting[-1:], *[content for content in self.contents if content.effective > completed.epoch]]
+
+
+def begun_with(contents: Sequence[Content], durable: int) -> list[Content]:
+    """What a generation begins with that makes everything again up to the durable epoch: what plans said that act by the next one. A
+    version that was to act later was promised to whoever asked for it, and acts from the next one on (K11). contents: one or more."""
+    acting = [content for content in contents if content.effective <= durable + 1] or list(contents[:1])
+    newest = contents[-1]
+    acting[-1] = _with(acting[-1], newest.newcomers)
+    if newest.version != acting[-1].version:
+        later = replace(acting[-1], effective=durable + 1, version=newest.version, program=newest.program)
+        acting = [*[content for content in acting if content.effective <= durable], later]
+    return acting
 
 
 def _with(content: Content, newcomers: Newcomers) -> Content:

@@ -38,6 +38,13 @@ FromSavepoint = Annotated[
 DropState = Annotated[
     list[str] | None, typer.Option(metavar="BOX", help="State of the savepoint that no box takes over may go; several times.")
 ]
+Earlier = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="FILE.py", help="What the run at the location was before it was replaced; several times.", show_default=False),
+]
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Run the code of what it was from the location: only if you trust who can write there.")
+]
 Group = Annotated[str | None, typer.Option(metavar="NAME", help="Run it as one region of that group; its sources are cut by content.")]
 GroupBegin = Annotated[str | None, typer.Option(metavar="TIME", help="When the group's first epoch begins, such as 2026-11-23T08:00:00Z.")]
 GroupSites = Annotated[int | None, typer.Option(help="For how many sites the group's layouts are made; default the engine's.", min=1)]

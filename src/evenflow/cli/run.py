@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from evenflow.cli.options import (
+    AllowPickle,
     Availability,
     Balance,
     CheckpointLocation,
@@ -15,6 +16,7 @@ from evenflow.cli.options import (
     CutAheadMs,
     CutBy,
     DropState,
+    Earlier,
     FromSavepoint,
     Group,
     GroupBegin,
@@ -72,6 +74,8 @@ def run(
     standby: Standby = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
+    earlier: Earlier = None,
+    allow_pickle: AllowPickle = False,
     cut: Cut = None,
     width_ms: WidthMs = None,
     cut_by: CutBy = None,
@@ -112,6 +116,7 @@ def run(
     from evenflow.world.flow_file import load
 
     flow = load(file, [*settings.dataflow, *context.args])
+    were = [load(each, [*settings.dataflow, *context.args]) for each in earlier or ()]
     if not flow.takes_spark:
         cutting.apply(flow.build())  # Mistakes in the query show before Spark takes its time to start.
     master = master_for(sites, spares, settings) if master is None else master
@@ -135,6 +140,8 @@ def run(
         take_over=take_over,
         from_savepoint=from_savepoint,
         drop_state=tuple(drop_state or ()),
+        earlier=lambda spark: tuple(cutting.apply(each.build(spark)) for each in were),
+        allow_pickle=allow_pickle,
         standby=standby,
         settings=settings,
         ui=ui,

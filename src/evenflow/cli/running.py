@@ -55,10 +55,11 @@ class Request:
     shows as much as a fast one.
 
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
-    there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell.
-    recording: of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location,
-    take_over, from_savepoint, drop_state, standby, availability: see `Engine.start`. settings: of Spark and the engine, besides. ui: serve
-    the engine's page; None: in a terminal. kills: what the page's button for a kill does; None: it has none.
+    there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell. recording:
+    of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location, take_over,
+    from_savepoint, drop_state, standby, availability, allow_pickle: see `Engine.start`. earlier: makes those from the session. settings:
+    of Spark and the engine, besides. ui: serve the engine's page; None: in a terminal. kills: what the page's button for a kill does;
+    None: it has none.
     """
 
     app_name: str
@@ -84,6 +85,8 @@ class Request:
     group: InGroup | None = None
     from_savepoint: str | None = None
     drop_state: tuple[str, ...] = ()
+    earlier: Callable[[Any], Sequence[Any]] = lambda spark: ()
+    allow_pickle: bool = False
     standby: bool = False
     settings: Settings = field(default_factory=Settings)
     ui: bool | None = None
@@ -227,6 +230,7 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                 run = engine.start(
                     flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over, group=request.group,
                     from_savepoint=request.from_savepoint, drop_state=request.drop_state, standby=request.standby,
+                    earlier=request.earlier(spark), allow_pickle=request.allow_pickle,
                     availability=request.availability, watch=watch,
                 )  # fmt: skip
             if not run.is_active:

@@ -8,40 +8,43 @@ groups change hands in what is replayed are therefore placed together, where eac
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from evenflow.availability.content import Content
 from evenflow.availability.entries import Cut, Key
 from evenflow.availability.mode import Modes
-from evenflow.availability.standing import Standing
+from evenflow.availability.standing import Standing, begun_with
 from evenflow.errors import LocationError
 from evenflow.plan.layout import KEY_GROUPS, Layout
 from evenflow.plan.placement import Place, Scheme, first_plan, home, on_sites
-from evenflow.plan.plan import Plan, Settings
+from evenflow.plan.plan import Plan, Settings, Version
 from evenflow.plan.ranges import connected, of_segment
 from evenflow.site.replaying import Beginning
 from evenflow.stream.ids import FIRST_PLAN, PlanNumber, SiteId
 
+NO_VERSIONS: Final[Mapping[int, Version]] = MappingProxyType({})
+
 
 def begin_at(
     standing: Standing, layout: Layout, sites: Sequence[SiteId], replicas: int = 1, scheme: Scheme = "mirrored", place: Place = home,
-    modes: Modes = (),
+    modes: Modes = (), versions: Mapping[int, Version] = NO_VERSIONS,
 ) -> Beginning:  # fmt: skip
     """Everything after the newest checkpoint's epoch, or after nothing if there is none; what is durable is replayed.
 
     layout: planned with the journalled arguments, so that there are as many partitions as then. sites: that host something from the start,
     in the order in which `first_plan`'s 0, 1, ... stand for them. place: as of `first_plan`. modes: of availability, where the journal has
-    none. The run begins under the last of the plans.
+    none. versions: those that the journal names, by number, as what differs from the layout. The run begins under the last of the plans.
     Raises LocationError where the journal is of another dataflow, or needs what cannot be replayed; QueryError for more replicas than
     sites.
     """
     assert standing.ended is None, "a run that is over has nothing to go on with"
     _check_ingress(standing, layout)
     durable = standing.durable
-    contents = [content for content in standing.contents if content.effective <= durable + 1]
+    contents = begun_with(standing.contents or [Content(1)], durable)
     for content in contents:
-        _check(content, layout)
-    plans = _plans(contents or [Content(1)], layout, sites, replicas, scheme, place, modes)
+        _check(content, layout, versions)
+    plans = _plans(contents, layout, sites, replicas, scheme, place, modes, versions)
     cuts = {key: tuple(cut for cut in found if cut.epoch <= durable) for key, found in standing.cuts.items()}
     logs = logs_of(standing)
     _check_sources(layout, cuts, logs)
@@ -51,7 +54,7 @@ def begin_at(
 
 def _plans(
     contents: Sequence[Content], layout: Layout, sites: Sequence[SiteId], replicas: int, scheme: Scheme, place: Place,
-    modes: Modes,
+    modes: Modes, versions: Mapping[int, Version],
 ) -> tuple[Plan, ...]:  # fmt: skip
     """One for each content, which all place alike: together what changes hands in any step from one to the next."""
     together = {s.id: connected([of_segment(content.ranges, s) for content in contents]) for s in layout.segments if s.is_keyed(layout)}
@@ -60,7 +63,9 @@ def _plans(
     return tuple(
         Plan(
             PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (),
-            Settings(content.ranges, content.weights, keeps=content.keeps, newcomers=content.newcomers, modes=first.modes),
+            Settings(
+                content.ranges, content.weights, versions.get(content.version), content.keeps, content.newcomers, first.modes,
+            ),
         )
         for number, content in enumerate(contents)
     )  # fmt: skip
@@ -86,11 +91,12 @@ def _check_ingress(standing: Standing, layout: Layout) -> None:
         )
 
 
-def _check(content: Content, layout: Layout) -> None:
-    if content.version:
+def _check(content: Content, layout: Layout, versions: Mapping[int, Version]) -> None:
+    version = versions.get(content.version)
+    if content.version and (version is None or version.program != content.program):
         raise LocationError(
-            f"the boxes of the dataflow were replaced at epoch {content.effective}, and what came after cannot be replayed: this version "
-            "replays only what a dataflow does as it was started. Give the dataflow a new location"
+            f"the boxes of the dataflow were replaced at epoch {content.effective}, and what came after cannot be replayed: nothing is "
+            "kept of what they did since. Give the dataflow a new location"
         )
     for number, names in content.newcomers:
         source = layout.sources.get(layout.segments[number].source or "") if number < len(layout.segments) else None

@@ -167,9 +167,10 @@ class Checkpointing:
         """What is needed no more goes."""
         journal = self._journal
         assert journal is not None
-        gone = journal.gone_rows(self.retained[0].epoch)
+        oldest = self.retained[0].epoch
+        gone, programs = journal.gone_rows(oldest), journal.programs(oldest)
         snapshot = journal.snapshot(self.retained[0])
-        return Sweep(self.retained, journal.generation, frozenset(journal.rows), gone, snapshot)
+        return Sweep(self.retained, journal.generation, frozenset(journal.rows), gone, snapshot, programs)
 
     def again(self, seen: int, effective: int) -> list[CoordinatorAction]:
         """A site was beyond its epoch (K6): order it anew further ahead, as a plan is proposed again (V2). What was heard of epochs may be

@@ -392,13 +392,15 @@ class Denied:
 class Sweep:
     """Delete what nobody needs any more of the objects of checkpoints, beside the loop (K8): see `availability.retained.garbage`. If some
     stay, they go another time. retained: the checkpoints that are kept. generation, needed, gone: see `garbage_rows`. snapshot: of the
-    oldest one's entry, None if that is to be read from the journal."""
+    oldest one's entry, None if that is to be read from the journal. programs: what is kept of versions, needed and gone: see
+    `garbage_programs`."""
 
     retained: tuple[Completed, ...]
     generation: int = 0
     needed: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     snapshot: Entry | None = None
+    programs: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
 
 
 @dataclass(frozen=True, slots=True)

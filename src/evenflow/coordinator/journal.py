@@ -177,6 +177,10 @@ class Journal:
         self.rows = {name: epoch for name, epoch in self.rows.items() if epoch > oldest}
         return gone
 
+    def programs(self, oldest: int) -> tuple[frozenset[str], frozenset[str]]:
+        """See `Following`."""
+        return self._following.programs(oldest)
+
     def pause_ms(self) -> float:
         """How long to wait before the store is asked again."""
         pause, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, RETRY_MS[1])

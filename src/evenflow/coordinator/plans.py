@@ -49,7 +49,8 @@ def note_promise(run: RunEffects, event: SiteSaid) -> None:
         text = "{segment} has {partitions} partitions from epoch {epoch} on; before, it had {before}".format(**details)
         run.happened(Kind.REPARTITIONED, NOBODY, text, details)
     run.act(*run.repartitioning.answers())
-    run.act(*run.replacing.committed(before), *run.arrivals.committed(before), *run.modes.committed(before))
+    run.act(*run.replacing.committed(before, journalled=run.journal is not None))
+    run.act(*run.arrivals.committed(before), *run.modes.committed(before))
     for copy in plan.copies:
         name, count = run.layout.segments[copy.segment].name, len(copy.partitions)
         if copy.void:

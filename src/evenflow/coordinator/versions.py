@@ -5,16 +5,20 @@ Which boxes may do what else is said in `differences`; anything else is refused,
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
 
 import pyarrow as pa
 
+from evenflow.availability.content import Content
 from evenflow.coordinator.differences import changes, differences
-from evenflow.errors import OperationRefused, VersionChanged
-from evenflow.plan.layout import Layout
+from evenflow.errors import LocationError, OperationRefused, VersionChanged
+from evenflow.plan.layout import Layout, Step
 from evenflow.plan.plan import Plan, Version
-from evenflow.query.tables import steps_with
+from evenflow.query.structure import as_before, same_step, structure
+from evenflow.query.tables import steps_with, with_tables
 
 
 def version_of(running: Layout, plan: Plan, wanted: Layout, number: int) -> Version:
@@ -44,6 +48,45 @@ def with_table(running: Layout, plan: Plan, name: str, table: pa.Table, number: 
             steps[segment.id], since[segment.id] = {**steps[segment.id], **changed}, number
             boxes += [step.box for step in changed.values()]
     return Version(number, tuple(steps), tuple(since), tuple(dict.fromkeys(boxes)), tables=((name, table.num_rows),))
+
+
+def asked_for(planned: Layout, running: Layout, contents: Mapping[str, pa.Table]) -> Layout:
+    """What somebody wants to go on as. planned: for as many sites, partitions and writers, and the columns of `columns_of`. contents: of
+    its refreshed tables. What sources have looked up when the run was begun, such as their partitions and the time, stays."""
+    try:
+        own = {name: source for name, source in running.sources.items() if not source.pushed}
+        known = structure(replace(running, segments=(), arcs=(), sinks={}, sources=own))
+        planned = as_before(planned, json.loads(json.dumps(known)))
+    except LocationError:
+        pass  # A source cannot go on so, which `differences` says.
+    return with_tables(planned, contents)
+
+
+def versions_since(layout: Layout, were: Sequence[tuple[Content, Layout]]) -> dict[int, Version]:
+    """The versions that a restart needs, by number, as what differs from the layout that it begins with (K11). were: what acts, in its
+    order, and what boxes do under it. The layout as it is needs none, if it is that with which the location was begun."""
+    known: list[tuple[int, dict[int, Step], int]] = []
+    found: dict[int, Version] = {}
+    for content, other in were:
+        if content.version in found:
+            continue
+        steps, since = [], []
+        for segment, wanted in zip(layout.segments, other.segments, strict=True):
+            changed = {at: step for at, (now, step) in enumerate(zip(segment.steps, wanted.steps, strict=True)) if not same_step(now, step)}
+            steps.append(changed)
+            since.append(_since(segment.id, changed, content.version, known) if changed else 0)
+        if content.version or any(steps):
+            found[content.version] = Version(content.version, tuple(steps), tuple(since), (), program=content.program)
+    return found
+
+
+def _since(segment: int, changed: dict[int, Step], number: int, known: list[tuple[int, dict[int, Step], int]]) -> int:
+    """Below 0, and the same for the same steps: a version that is made later has a number above."""
+    for at, steps, since in known:
+        if at == segment and steps.keys() == changed.keys() and all(same_step(steps[step], changed[step]) for step in steps):
+            return since
+    known.append((segment, changed, since := -number - 1))
+    return since
 
 
 def in_version(running: Layout, plan: Plan) -> Layout:

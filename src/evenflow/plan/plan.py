@@ -67,8 +67,9 @@ class Version:
     """A version of a dataflow: what its boxes do (V2). number: 1 is the first after the layout's own.
 
     steps: by segment, those that are not the layout's any more, by their index. since: by segment, number of the version that changed it
-    last, 0 if none has. boxes: that this version changes, for a person. packed: all of it for `unpack`, where users' functions cannot be
-    pickled as they are. tables: (name, rows) of the refreshed tables that have been read anew, if that is all that is new.
+    last, 0 if none has, below 0 for what was so before a restart. boxes: that this version changes, for a person. packed: all of it for
+    `unpack`, where users' functions cannot be pickled as they are. tables: (name, rows) of the refreshed tables that have been read anew,
+    if that is all that is new. program: what is kept of it at the checkpoint location is called so, for who goes on there.
     """
 
     number: int
@@ -77,6 +78,7 @@ class Version:
     boxes: tuple[str, ...]
     packed: bytes = field(default=b"", compare=False, repr=False)
     tables: tuple[tuple[str, int], ...] = ()
+    program: str = field(default="", compare=False)
 
     def __reduce__(self) -> Any:
         if not self.packed:

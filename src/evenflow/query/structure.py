@@ -54,6 +54,11 @@ def structure_digest(said: Structure) -> str:
     return digest_of_json(said)
 
 
+def same_step(one: Step, other: Step) -> bool:
+    """Whether two steps of a box do the same, however often their functions were made."""
+    return bool(_step(one) == _step(other))
+
+
 def _segment(segment: Segment) -> Structure:
     return {
         "name": segment.name, "kind": segment.kind, "partitions": segment.partitions, "in_use": segment.in_use,

@@ -30,6 +30,7 @@ from evenflow.swarm.portions import PortionCheckers
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.recurring import Recurring
 from evenflow.swarm.remodes import Remodes
+from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.stale import Stale
 from evenflow.swarm.standbys import StandsBy
 from evenflow.swarm.state_checkers import StateCheckers
@@ -233,6 +234,7 @@ class Generations:
             Coincidences(world, Random(f"coincidences {named}"), until_us, faults),
             Coincidences(world, Random(f"blinks {named}"), until_us, faults, BLINKS),
             Remodes(world, Random(f"modes {named}"), until_us, drawn.case.modes),
+            Replacements(world, Random(f"versions {named}"), until_us),
         )
         asked = Random(f"wishes {named}")
         for _ in range(asked.randint(0, 2)):

@@ -178,8 +178,8 @@ KEEPING: Final = (
     Mutation(
         "objects with rows go that a checkpoint needs",
         "coordinator.checkpointing:Checkpointing._sweep",
-        "journal.gone_rows(self.retained[0].epoch)",
-        "journal.gone_rows(self.retained[0].epoch + 1_000)",
+        "journal.gone_rows(oldest)",
+        "journal.gone_rows(oldest + 1_000)",
     ),
     Mutation("cuts do not say where rows are", "site.ingress_queue:IngressQueue.take", "tuple(objects)", "()"),
 )

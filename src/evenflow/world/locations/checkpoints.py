@@ -24,6 +24,7 @@ from evenflow.world.locations.proving import Say
 from evenflow.world.locations.removing import SILENT_S, remove
 from evenflow.world.locations.savepoints import Savepoint, save
 from evenflow.world.locations.verifying import Verified, program_or_none, verified
+from evenflow.world.locations.versions import said_of
 
 if TYPE_CHECKING:
     from evenflow.world.locations.reading import BoxRows
@@ -130,7 +131,8 @@ class Checkpoints:
         kept = self._kept()
         checkpoint = kept.find(which)
         made = self._named(kept, checkpoint)
-        program, origin = self._program(kept, checkpoint), kept.origins[checkpoint.place]
+        origin = kept.origins[checkpoint.place]
+        program = said_of(self._location.store, origin.content, origin.begun.digest)
         return save(self._location.store, self._location.head, made, origin, program, open_store(target, options), say)
 
     def state(

@@ -21,7 +21,7 @@ from typing import Any, Final
 from evenflow.availability.entries import Completed, Entry, StoredObject, entry_name, to_bytes
 from evenflow.availability.retained import folder_of
 from evenflow.errors import LocationError
-from evenflow.query.structure import Structure
+from evenflow.query.structure import Structure, structure_digest
 from evenflow.statistics.plain import plain_fields
 from evenflow.store.location import HEAD, Head, head_bytes, head_of
 from evenflow.store.objects import Store, TooLarge
@@ -60,7 +60,8 @@ def save(
     Raises CheckpointCorrupt if an object is missing or altered, and LocationError if something else is in the folder, or a store fails.
     """
     moved = in_folder(made)
-    begun = replace(origin.begun, content=origin.content, restored=moved)
+    content = replace(origin.content, version=0, program="")  # Whoever starts from it says what boxes do.
+    begun = replace(origin.begun, content=content, restored=moved, digest=structure_digest(program))
     entry = Entry(1, max(1, made.generation), NONCE, begun)
     mine = replace(head, savepoint=True)
     fixed = {program_name(begun.digest): program_bytes(program), entry_name(1): to_bytes(entry)}

@@ -27,9 +27,9 @@ from evenflow.store.opening import explain
 from evenflow.stream.digest import digest_of
 from evenflow.world.locations.carrying import Carried
 from evenflow.world.locations.kept import Which, kept_at
-from evenflow.world.locations.programs import read_program
 from evenflow.world.locations.proving import each_of, taken
 from evenflow.world.locations.savepoints import create_same
+from evenflow.world.locations.versions import said_of
 
 log = logging.getLogger("evenflow")
 
@@ -64,7 +64,7 @@ def saved_at(url: str, which: Which = None, *, savepoint: bool = True) -> Saved:
     if made is None or not checkpoint.complete:
         raise CheckpointCorrupt(f"{location.store.url}: checkpoint {checkpoint.name} cannot be started from: {checkpoint.wrong}")
     origin = kept.origins[checkpoint.place]
-    program = read_program(location.store, origin.begun.digest)
+    program = said_of(location.store, origin.content, origin.begun.digest)
     return Saved(location.store, location.head.dataflow, made, origin.begun, origin.content, program)
 
 

@@ -1,5 +1,5 @@
 """Whether the checkpoints of a location can be restored: every object is there, has its size, and has the bytes that were written. So have
-the rows that a restart replays behind them, where no source gives them again.
+the rows that a restart replays behind them, where no source gives them again, and the programs with which the run was replaced.
 
 Objects that several checkpoints share are read once. What is wrong is told by object, box and partitions; nothing is changed.
 """
@@ -19,6 +19,7 @@ from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 from evenflow.world.locations.kept import Kept, Place
 from evenflow.world.locations.proving import Flaw, Flawed, Say, each_of, proven
+from evenflow.world.locations.versions import stored_versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,8 @@ def verified(store: Store, kept: Kept, made: Sequence[Completed], program: Struc
     """Look at every object of these checkpoints, and the rows that are replayed behind them. program: says what boxes are called, None
     where that cannot be read. say: is told now and then how far it is. Raises LocationError."""
     rows = _listed(store, {each.place: kept.replayed(each) for each in made})
-    needed: dict[StoredObject, None] = {stored: None for each in made for stored in (*each.objects, *rows[each.place])}
+    programs = stored_versions(store, () if kept.standing.ended is not None else kept.standing.contents)
+    needed: dict[StoredObject, None] = {stored: None for each in made for stored in (*each.objects, *rows[each.place], *programs)}
     flaws = each_of(needed, lambda each: _flaw(store, each), say)
     wrong = {stored: flaw for stored, flaw in zip(needed, flaws, strict=True) if flaw is not None}
     faults = [
@@ -81,6 +83,7 @@ def verified(store: Store, kept: Kept, made: Sequence[Completed], program: Struc
         for stored, key in rows[each.place].items()
         if stored in wrong
     ]
+    faults += [_fault_of_program(each, stored, wrong[stored]) for each in made for stored in programs if stored in wrong]
     return Verified(not faults, tuple(each.name for each in made), len(needed), sum(each.bytes for each in needed), tuple(faults))
 
 
@@ -123,6 +126,11 @@ def _fault_of_rows(made: Completed, key: Key, stored: StoredObject, flaw: Flawed
         f"that nobody gives again, {flaw}"
     )
     return Fault(made.name, stored.name, name, source, (partition,), flaw.flaw, text)
+
+
+def _fault_of_program(made: Completed, stored: StoredObject, flaw: Flawed) -> Fault:
+    text = f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, a version that a restart goes on as or makes again, {flaw}"
+    return Fault(made.name, stored.name, "", "", (), flaw.flaw, text)
 
 
 def names_of(program: Structure | None, segment: int, step: int) -> tuple[str, str]:

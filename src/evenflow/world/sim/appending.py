@@ -8,7 +8,7 @@ from typing import Any, Final, assert_never
 from evenflow.availability.collecting import collecting
 from evenflow.availability.entries import entry_name, from_bytes, to_bytes
 from evenflow.availability.reading import Asking
-from evenflow.availability.retained import garbage_rows
+from evenflow.availability.retained import garbage_programs, garbage_rows
 from evenflow.coordinator.events import (
     Append,
     Appended,
@@ -47,8 +47,9 @@ class SimJournal:
                 self._store.create(entry_name(entry.number), to_bytes(entry), lambda created: self._created(entry.number, created))
             case ReadEntry(number):
                 self._store.get(entry_name(number), lambda data: self._read(number, data))
-            case Sweep(retained, generation, needed, gone, snapshot):
-                self._store.sweep(retained, garbage_rows(list(self._store.objects), generation, needed, gone))
+            case Sweep(retained, generation, needed, gone, snapshot, programs):
+                rows = garbage_rows(list(self._store.objects), generation, needed, gone)
+                self._store.sweep(retained, rows, garbage_programs(list(self._store.programs), generation, *programs))
                 if retained and not self._collecting:
                     self._collecting = True
                     self._go_on(self._store, collecting(retained[0], AT_ONCE, snapshot), None)

@@ -11,12 +11,17 @@ from random import Random
 from typing import Any, Final
 
 from evenflow.availability.choosing import modes_of
+from evenflow.availability.content import Content
 from evenflow.availability.entries import Completed
 from evenflow.availability.mode import Mode
+from evenflow.availability.retained import version_name
+from evenflow.availability.standing import Standing, begun_with
 from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.survival import SETTLE_S, SURVIVED
+from evenflow.coordinator.versions import versions_since
 from evenflow.errors import CheckpointCorrupt
 from evenflow.plan.layout import Layout
+from evenflow.plan.plan import Version
 from evenflow.policy.start import place_of
 from evenflow.stream.ids import SiteId
 from evenflow.world.sim.lasting import Lasting
@@ -110,6 +115,14 @@ class SimCluster:
         world.quotas, world.sources_may_end, world.end_early = before.quotas, before.sources_may_end, before.end_early
         return world
 
+    def _program(self, standing: Standing) -> tuple[Layout, dict[int, Version]]:
+        """What acts at the newest checkpoint's epoch, and the versions behind that, as far as something is kept of them."""
+        contents = begun_with(standing.contents or [Content(1)], standing.durable)
+        kept = {version_name(""): self._layout} | self.store.programs
+        were = [(content, kept[name]) for content in contents if (name := version_name(content.program)) in kept]
+        planned = were[0][1] if were else self._layout
+        return planned, versions_since(planned, were)
+
     def _begin(self, changed: dict[str, Any], ahead_us: int) -> SimWorld:
         self._given |= changed
         given = self._given
@@ -117,9 +130,11 @@ class SimCluster:
         place = place_of(given.get("first_placement", "home"), self._layout)
         modes = modes_of(self._layout, given.get("availability", Mode.PAIRS), sites, located=True)
         there, scheme = tuple(map(SiteId, range(sites))), given.get("placement", "mirrored")
-        beginning = begin_at(self.store.standing(), self._layout, there, replicas, scheme, place, modes)
+        standing = self.store.standing()
+        planned, versions = self._program(standing)
+        beginning = begin_at(standing, planned, there, replicas, scheme, place, modes, versions)
         world = SimWorld(
-            self._layout,
+            planned,
             plan=beginning.plans[-1],
             beginning=beginning,
             lasting=self.lasting,

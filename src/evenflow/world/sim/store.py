@@ -16,6 +16,7 @@ from evenflow.availability.reading import Get, Listed, Look, Make, Remove, Reque
 from evenflow.availability.retained import garbage
 from evenflow.availability.standing import Standing
 from evenflow.errors import CheckpointCorrupt, EvenflowError
+from evenflow.plan.layout import Layout
 from evenflow.stream.digest import digest_of
 from evenflow.world.sim.clock import VirtualClock
 from evenflow.world.sim.model import StoreModel
@@ -45,12 +46,12 @@ class SimStore:
     read was told so. slow: how many times longer everything takes.
 
     random: of its own. requests: how many there were. said_us: when something has come to the journal for the last time. generations: how
-    many drivers have begun here. unreadable: (generation, number) of checkpoints that those who begin pass over, since somebody has found
-    that they cannot be read (K9).
+    many drivers have begun here. programs: what is kept of versions, by name. unreadable: (generation, number) of checkpoints that those
+    who begin pass over, since somebody has found that they cannot be read (K9).
 
-    For checkers: swept is the epoch of the oldest checkpoint behind which all rows are kept. written has every object of the journal that
-    ever was, as it was first. refilled: names that were given to something else when what had been there was deleted. watch: is called
-    when a request of who collects was carried out.
+    For checkers: promised is the newest version that who asked for it was told of. swept is the epoch of the oldest checkpoint behind
+    which all rows are kept. written has every object of the journal that ever was, as it was first. refilled: names that were given to
+    something else when what had been there was deleted. watch: is called when a request of who collects was carried out.
     """
 
     def __init__(self, clock: VirtualClock, model: StoreModel, random: Random) -> None:
@@ -58,6 +59,8 @@ class SimStore:
         self.objects = Objects()
         self.refuses, self.slow, self.has_refused = False, 1.0, False
         self.requests = self.generations = self.said_us = self.swept = 0
+        self.programs: dict[str, Layout] = {}
+        self.promised = 0
         self.unreadable: set[tuple[int, int]] = set()
         self.written: dict[str, bytes] = {}
         self.refilled: list[str] = []
@@ -188,7 +191,7 @@ class SimStore:
         """Every object of a checkpoint is there as it was written."""
         return all(each.name in self.objects and digest_of(self.objects[each.name]) == each.digest for each in made.objects)
 
-    def sweep(self, retained: Sequence[Completed], rows: Iterable[str] = ()) -> None:
+    def sweep(self, retained: Sequence[Completed], rows: Iterable[str] = (), programs: Iterable[str] = ()) -> None:
         """Delete what nobody needs of the objects of checkpoints (K8). A store that refuses keeps them for another time."""
         self.requests += 1
         if self.refuses:
@@ -196,6 +199,8 @@ class SimStore:
         self.swept = max([self.swept, *[made.epoch for made in retained[:1]]])
         for name in [*garbage(list(self.objects), retained), *rows]:
             self.objects.pop(name, None)
+        for name in programs:
+            self.programs.pop(name, None)
 
     def begin(self, begun: Begun, nonce: str) -> Standing:
         """A driver takes the location over (J4). Returns what it finds, its own entry included."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from evenflow.availability.entries import Completed, Entry, entry_name, to_bytes
 from evenflow.availability.reading import AT_ONCE
-from evenflow.availability.retained import CHECKPOINTS, garbage, garbage_rows, is_over
+from evenflow.availability.retained import CHECKPOINTS, VERSIONS, garbage, garbage_programs, garbage_rows, is_over
 from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed, Sweep
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.exchange.section import ROWS
@@ -152,7 +152,9 @@ def swept(store: Store, order: Sweep, rest: Callable[[], object] = lambda: None)
     try:
         rows = garbage_rows(store.names(ROWS), order.generation, order.needed, order.gone)
         state = garbage(store.names(CHECKPOINTS), order.retained)
-        for name in [*state, *rows]:
+        needed, gone = order.programs
+        programs = garbage_programs(store.names(VERSIONS), order.generation, needed, gone) if any(needed) or gone else []
+        for name in [*state, *rows, *programs]:
             store.delete(name)
             deleted += 1
             if deleted <= len(state) or deleted % AT_ONCE == 0:

@@ -12,17 +12,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from evenflow.availability.choosing import check_alike, modes_of
-from evenflow.coordinator.beginning import begin_at
 from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
-from evenflow.plan.placement import Place, Scheme, first_membership, first_plan, on_hosts, on_sites
+from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.scaling import Bounds, Times
-from evenflow.policy.shedding.live import way_of
-from evenflow.policy.start import place_of
 from evenflow.query.effects import check_runs_once
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
@@ -33,6 +30,7 @@ from evenflow.store.location import named, new_run
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import begun, bind_run
 from evenflow.world.grouping import as_region, check_region, region_at
+from evenflow.world.locations.versions import Drawn
 from evenflow.world.spark.bridge.ingest import Ingest, ingesting
 from evenflow.world.spark.bridge.spooling import spooled
 from evenflow.world.spark.bridge.streamed import Spooler, spooling
@@ -40,9 +38,10 @@ from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.cluster.leftovers import clear
 from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
 from evenflow.world.spark.driver import control_client
+from evenflow.world.spark.driver.beginnings import TAKE_OVER_TRIES, Begins
 from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.driver_loop import DriverLoop
-from evenflow.world.spark.driver.in_place import Generations, Means
+from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.network import cannot_listen, new_trust
 from evenflow.world.spark.driver.newcomers import looking
 from evenflow.world.spark.driver.notebook import EngineDisplay
@@ -52,10 +51,9 @@ from evenflow.world.spark.driver.profiling import ProfiledSites
 from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
-from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
-from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, check_sinks, checked, look
+from evenflow.world.spark.driver.taking import Found, await_silence, check_sinks, checked, look
 from evenflow.world.spark.net.tls import check
 from evenflow.world.spark.regions.beginning import begun_near
 
@@ -66,15 +64,11 @@ if TYPE_CHECKING:
     from evenflow.availability.group import Region
     from evenflow.availability.mode import Modes
     from evenflow.plan.layout import Layout
-    from evenflow.plan.membership import Membership
-    from evenflow.plan.plan import Plan
     from evenflow.query.builder import Dataflow
     from evenflow.world.grouping import InGroup
     from evenflow.world.spark.driver.ui_process import UiProcess
 
 log = logging.getLogger("evenflow")
-TAKE_OVER_TRIES: Final = 100
-"""A driver that is to be replaced may append between the reading of its journal and the next entry."""
 
 
 def wait_ms(milliseconds: int) -> None:
@@ -82,7 +76,7 @@ def wait_ms(milliseconds: int) -> None:
     time.sleep(milliseconds / 1000)
 
 
-class Engine(EngineDisplay, ProfiledSites):
+class Engine(Begins, EngineDisplay, ProfiledSites):
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
     spark: a classic session (not Spark Connect), on any master with at least `sites + spares` executors; `local[*]` can have one site.
@@ -150,6 +144,8 @@ class Engine(EngineDisplay, ProfiledSites):
         availability: str | None = None,
         group: InGroup | None = None,
         watch: Watch | None = None,
+        earlier: Sequence[Dataflow] = (),
+        allow_pickle: bool = False,
     ) -> Run:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
 
@@ -162,12 +158,15 @@ class Engine(EngineDisplay, ProfiledSites):
         location, or will; wait, with all sites placed, until it has been silent for its lease, and go on in its place. This returns only
         then, or when that run has ended. watch: is told meanwhile how it stands, in this thread. availability: what boxes that say nothing
         do so that a lost site costs little: "pairs", "passive", "upstream" or "amnesia"; None: the engine's option.
-        group: the run is one region of it (`ef.group`).
+        group: the run is one region of it (`ef.group`). A run that was replaced at its location goes on as the dataflow by which it was
+        replaced, which is to be given here. earlier: dataflows that it was before, where what they made has to be made again and they have
+        functions of yours. allow_pickle: those may be read from the location instead, which can run any code: only where you trust whoever
+        can write there.
 
         Raises QueryError if the dataflow is not complete, AvailabilityError if it cannot have that availability, SinkError if a sink's
         directory cannot be written, TableError if a refreshed table cannot be read, ClusterError if the sites cannot be placed or a task
-        slot is missing, and LocationError if the location cannot be used, or is of another dataflow or of one that does something else:
-        then nothing was changed there.
+        slot is missing, and LocationError if the location cannot be used, or is of another dataflow or of one that does something else
+        (ProgramChanged), or if a dataflow that the run was is missing (ProgramMissing): then nothing was changed there.
         """
         replicas = self.replicas if replicas is None else replicas
         check_replicas(self.sites, self.spares, replicas, self.placement)
@@ -212,7 +211,8 @@ class Engine(EngineDisplay, ProfiledSites):
         def plan(given: Mapping[str, Any]) -> Layout:
             return made(network, **given) if group is None else as_region(made(network, **given), group, given["sites"])[0]
 
-        looks = partial(look, url, flow.name, plan, planning, from_savepoint, drop_state, None if group is None else group.name)
+        drawn = Drawn(network, tuple(each.network for each in earlier), allow_pickle) if group is None else None
+        looks = partial(look, url, flow.name, plan, planning, from_savepoint, drop_state, None if group is None else group.name, drawn)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
             modes = self._modes(found.layout, availability, replicas, located=True)
@@ -267,6 +267,9 @@ class Engine(EngineDisplay, ProfiledSites):
             self._ensure_sites()  # They start while this driver waits.
         if found is not None and not take_over and waited is None:
             await_silence(found, self.options.lease_s)
+        programs = None if found is None or over else found.programs
+        if programs is not None and found is not None:
+            programs.check(found.standing, flow.name)  # It may have been replaced while this driver stood by.
         with self._lock:
             coordinator = self._ensure_sites() if waited is None or self._coordinator is None else self._coordinator
             sites = tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
@@ -293,7 +296,7 @@ class Engine(EngineDisplay, ProfiledSites):
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier, region=region)
             means = None if found is None or over else self._means(found, replicas, program, modes, region)
             generations = looking(Generations(driven, means, coordinator.add_run), coordinator)
-            run = Run(generations, coordinator, planner, flow.network)
+            run = Run(generations, coordinator, planner, flow.network, programs)
             if self.options.shedding != "off" and (never := never_late_text(flow.network)):
                 driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
             if contents:
@@ -310,75 +313,6 @@ class Engine(EngineDisplay, ProfiledSites):
 
     def _modes(self, planned: Layout, availability: str, replicas: int, *, located: bool) -> Modes:
         return modes_of(planned, availability, self.sites, replicas, located=located)
-
-    def _place(self, planned: Layout) -> Place:
-        return place_of(self.options.first_placement, planned)
-
-    def _begin(self, found: Found, chosen: Sequence[SiteId], replicas: int, modes: Modes, tries: int) -> tuple[Taken, Beginning]:
-        """Take the location over, for these sites. What cannot be is an error before anything is written."""
-        place = self._place(found.layout)
-        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement, place=place, modes=modes)
-        begins(found.standing)
-        taken = begin(found, tries)
-        return taken, begins(taken.standing)  # With what another driver has appended meanwhile.
-
-    def _loop(
-        self,
-        run_id: str,
-        planned: Layout,
-        plan: Plan,
-        membership: Membership,
-        program: bytes,
-        beginning: Beginning,
-        taken: Taken | None,
-        **more: Any,
-    ) -> RunLoop:
-        """One generation of a run. more: see RunLoop."""
-        assert self._coordinator is not None
-        options = self.options
-        self._numbers += 1
-        return RunLoop(
-            self._numbers, run_id, planned, plan, membership, program, self._coordinator, options.patience_s * 1000, options.balance,
-            options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, lease_s=options.lease_s,
-            shedding=way_of(options.shedding), **more,
-        )  # fmt: skip
-
-    # ------------------------------------------------------------ losses that the driver survives
-
-    def _means(self, found: Found, replicas: int, program: bytes, modes: Modes, region: Region | None) -> Means | None:
-        """How the run goes on when all replicas of some partitions are lost; None if Spark's readers are bound to its first generation."""
-        if any(sink.where == "spark" for sink in found.layout.sinks.values()):
-            return None
-        return Means(
-            sites=self._sites_to_use,
-            wanted=self.sites,
-            replicas=replicas,
-            patience_s=self.options.patience_s,
-            place_timeout_s=self.options.place_timeout_s,
-            found=found,
-            begin=partial(self._begin_again, replicas, program, modes, region),
-        )
-
-    def _sites_to_use(self) -> tuple[SiteId, ...]:
-        coordinator = self._coordinator
-        return () if coordinator is None else tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
-
-    def _begin_again(
-        self, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...], fresh: Found
-    ) -> RunLoop | None:
-        """The generation after `before` in this process. See `Means`."""
-        with self._lock:
-            coordinator = self._coordinator
-            if coordinator is None or self._stopped:
-                raise ClusterError("the engine has been stopped")
-            if fresh.ended:
-                return None
-            replicas = min(replicas, len(sites))
-            chosen = on_hosts(sites[: self.sites], {site: coordinator.host_of(site) for site in sites}, replicas, self.placement)
-            taken, beginning = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
-            plan = beginning.plans[-1]
-            membership = first_membership(fresh.layout, plan, sites)
-            return self._loop(fresh.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before, region=region)
 
     @property
     def runs(self) -> tuple[Run, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.coordinator.differences import compared, differences
 from evenflow.coordinator.events import (
     Denied,
     Done,
@@ -18,16 +17,12 @@ from evenflow.coordinator.events import (
     PlanChangeRequested,
     RebalanceRequested,
     RepartitionRequested,
-    ReplaceRequested,
 )
 from evenflow.coordinator.ledger import shed_table
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
-from evenflow.coordinator.versions import checked_version, columns_of, in_version, number_of, with_table
 from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
 from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import Layout
-from evenflow.plan.plan import Plan, Version
-from evenflow.query.tables import RefreshedTable, with_tables
 from evenflow.statistics.moves import moves_of
 from evenflow.statistics.progress import Progress
 from evenflow.statistics.statistics import Statistics
@@ -41,22 +36,20 @@ from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.keeping import AskedFor, Keeping
 from evenflow.world.spark.driver.modes import ChosenModes
 from evenflow.world.spark.driver.notebook import RunDisplay
-from evenflow.world.spark.driver.program import pack_version
-from evenflow.world.spark.driver.refreshing import Refresher, read, same_tables
+from evenflow.world.spark.driver.refreshing import Refresher
+from evenflow.world.spark.driver.replaced import Replaceable
 from evenflow.world.spark.driver.run_loop import RunLoop
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-    from evenflow.query.builder import Dataflow
     from evenflow.query.network import Network
+    from evenflow.world.locations.versions import Programs
     from evenflow.world.spark.bridge.stream_source import Outlook
 
 WAIT_SLICE_S: Final = 0.2
 """Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
-REFRESH_S: Final = 300.0
-"""How long a table that was read anew may wait for its plan."""
 ROUNDS: Final = 6
 """Of balancing by hand."""
 COLLECT_S: Final = 1.0
@@ -64,13 +57,20 @@ COLLECT_S: Final = 1.0
 REPORTED_S: Final = 5.0  # How long a site may take until its first report, before load is balanced without it.
 
 
-class Run(RunDisplay, AskedFor, ChosenModes):
+class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
     """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
 
     def __init__(
-        self, generations: Generations, coordinator: DriverLoop, planner: Callable[..., Layout], network: Network | None = None
+        self,
+        generations: Generations,
+        coordinator: DriverLoop,
+        planner: Callable[..., Layout],
+        network: Network | None = None,
+        programs: Programs | None = None,
     ) -> None:
+        """programs: what the run was and is, if it has a checkpoint location."""
         self._generations, self._coordinator, self._planner, self._network = generations, coordinator, planner, network
+        self._programs = programs
         self._versions = threading.Lock()
         self._refresher: Refresher | None = None
 
@@ -329,95 +329,6 @@ class Run(RunDisplay, AskedFor, ChosenModes):
                 return answer
             driven.over.wait(WAIT_SLICE_S)
 
-    def compare(self, flow: Dataflow) -> dict[str, Any]:
-        """What `replace` would do with this dataflow, which changes nothing: version (of what runs, 0 as it was started), possible, changed
-        (boxes that are not the same), and boxes: box, change ("same", "other", "new", "gone", "refused"), keeps_state, why.
-
-        Refreshed tables are compared as they are. Raises OperationRefused if the run is over, or has other refreshed tables.
-        """
-        running, there = self._driven.layout, {} if self._refresher is None else self._refresher.contents
-        same_tables(flow, there)
-        self._check_running()
-        plan = self._coordinator.ask(lambda: self._driven.machine.plan)
-        wanted = with_tables(self._planner(flow.network, columns=columns_of(running)), there)
-        return compared(differences(in_version(running, plan), wanted), number_of(plan))
-
-    def replace(self, flow: Dataflow, timeout_s: float = 300.0, *, version: int | None = None) -> dict[str, Any]:
-        """Go on as another version of the dataflow, from one epoch on at all sites. Returns version (1 is the first after the one that was
-        started), epoch (the first of it) and boxes (those that are new), when the plan is made.
-
-        The version has the same boxes by name, in the same order, and the same columns between them. Boxes without state may have other
-        conditions, expressions, functions and tables; a processor may have other code with the same store, which it finds as it is. A
-        function or processor that has been built anew counts as another one. Sources and sinks go on; those of `flow` are not opened.
-
-        Refreshed tables of `flow` are read now, and from then on instead of the running ones of the same names. It comes after what else is
-        under way, another version included, and waits while replicas are missing. timeout_s: after that it is not wanted any more. version:
-        of what runs, as `compare` has told it. Raises OperationRefused, and changes nothing, for anything else than such a version, naming
-        boxes and what differs; VersionChanged if another version than that runs; ClusterError when the time is over, or the run.
-        """
-        self._check_not_located("replaced by another version")
-        if not self._versions.acquire(timeout=timeout_s):
-            raise ClusterError(f"another version is on its way for more than {timeout_s:g} s, and has to come first")
-        try:
-            return self._replace(flow, timeout_s, version)
-        finally:
-            self._versions.release()
-
-    def _replace(self, flow: Dataflow, timeout_s: float, expected: int | None) -> dict[str, Any]:
-        running = self._driven.layout
-        tables = same_tables(flow, {} if self._refresher is None else self._refresher.contents)
-        contents = {table.name: read(table) for table in tables}
-        wanted = with_tables(self._planner(flow.network, columns=columns_of(running)), contents)
-        event = self._bring(lambda plan, number: pack_version(checked_version(running, plan, wanted, number, expected), wanted), timeout_s)
-        if self._refresher is not None:
-            self._refresher.exchange(tables, contents, event["version"], event["epoch"])
-        self._network = flow.network
-        return {key: event[key] for key in ("version", "epoch", "boxes")}
-
-    def refresh(self, table: str | None = None, timeout_s: float = 300.0) -> dict[str, Any]:
-        """Read a refreshed table now, and go on with what it has from one epoch on at all sites, if that is something else.
-
-        table: its name, may be left out if there is only one. Returns table, changed, rows, version and epoch since which the run has these
-        rows, when the plan is made. Raises OperationRefused if there is no such table or the run has ended, TableError if it cannot be read
-        or used, and ClusterError after timeout_s; then the run goes on with what it had.
-        """
-        if self._refresher is None:
-            raise OperationRefused(f"dataflow {self._driven.layout.name!r} has no refreshed table: join with one made by flow.table(...)")
-        self._check_running()
-        return dict(self._refresher.refresh(table, timeout_s))
-
-    def refresh_tables(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], spark: SparkSession) -> None:
-        """Read these tables again while the run is under way. contents: what they had when its program was made."""
-
-        def bring(name: str, content: pa.Table) -> Mapping[str, Any]:
-            layout = self._driven.layout
-            return self._bring(
-                lambda plan, number: pack_version(with_table(layout, plan, name, content, number), in_version(layout, plan)), REFRESH_S
-            )
-
-        group = f"evenflow-refresh-{self.id}"
-        self._refresher = Refresher(tables, contents, bring, self._versions, self._driven.record, spark, group)
-        self._driven.on_started.append(self._refresher.begin)
-        self._driven.on_over.append(self._refresher.end)
-
-    def _bring(self, make: Callable[[Plan, int], Version], timeout_s: float) -> Mapping[str, Any]:
-        """Go on as the version that is made for the newest plan, with a number. Returns what `Done` says of it. `_versions` is held."""
-        machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
-
-        def now() -> tuple[Plan, int]:
-            self._check_running()
-            return machine.plan, machine.replacing.newest + 1
-
-        version = make(*self._coordinator.ask(now))  # Nobody else changes the version meanwhile, and packing may take a while.
-        request = self._coordinator.ask(lambda: self._driven.request(lambda number: ReplaceRequested(version, number)))
-        answer = self._await_answer(request, deadline_s)
-        if isinstance(answer, Done):
-            return answer.details
-        if machine.over:
-            raise ClusterError(f"run {self.id} ended before version {version.number} began")
-        self._coordinator.ask(lambda: self._driven.handle(ReplaceRequested(machine.plan.version)))
-        raise ClusterError(f"version {version.number} could not begin within {timeout_s:g} s, and is not wanted any more")
-
     def set_state_memory(self, mb: float | None, sites: Sequence[int] | None = None) -> None:
         """Let these sites (None: all that there are now) hold so much state of this run in memory from now on, in MiB, or all of it (None).
 
@@ -437,13 +348,6 @@ class Run(RunDisplay, AskedFor, ChosenModes):
             self._driven.set_state_memory(state_bytes, sorted(there if sites is None else sites))
 
         self._coordinator.ask(change)
-
-    def _check_not_located(self, what: str) -> None:
-        if self._driven.located:
-            raise OperationRefused(
-                f"run {self.id} has a checkpoint location, and cannot be {what}: a restart there could not make its results again. "
-                "Stop it, and start the other dataflow at a location of its own"
-            )
 
     def _check_running(self) -> None:
         if not self._driven.machine.running:

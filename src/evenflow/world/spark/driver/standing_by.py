@@ -134,12 +134,14 @@ class StandingBy:
         """Wait until the run is this driver's, or is over. Returns the location as it stands then; to begin there may fail yet, if another
         one is faster (`overtaken`).
 
-        Raises JournalCorrupt, and LocationError for what no waiting mends.
+        Raises JournalCorrupt, and LocationError for what no waiting mends: that the run was replaced, too.
         """
         standing, store, base = found.standing, found.location.store, found.standing.base
         while True:
             heed()
             verdict = self._look(store, standing)
+            if found.programs is not None and standing.ended is None and standing.generation:
+                found.programs.check(standing, self._dataflow)  # It could not go on as what the run was replaced by.
             if verdict is Verdict.OVER:
                 self._note(Kind.STANDBY_ENDS, "the run has ended: nobody needs to stand by any more", generation=standing.generation)
                 self._tell()

@@ -2,11 +2,13 @@
 
     evenflow.json         of which format it is
     programs/DIGEST.json  what the dataflow is (see `query.structure`), by its digest
+    versions/...json      what it was replaced by (see `locations.versions`)
     journal/N.json        which rows form an epoch, what plans change, who has begun (see `availability.entries`)
 
-Nothing of it is ever executed, and nothing is changed before all of it has been believed: the first thing that a driver writes is its
-program, which no entry names yet, and the second the entry with which it begins. Another driver that begins at the same moment finds that
-entry where its own should be, and one that writes still finds it with its next one (`Fenced`).
+Nothing of it is ever executed unless that was allowed (`locations.versions`), and nothing is changed before all of it has been believed:
+the first thing that a driver writes is its program, which no entry names yet, and the second the entry with which it begins. Another
+driver that begins at the same moment finds that entry where its own should be, and one that writes still finds it with its next one
+(`Fenced`).
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from evenflow.world.locations.carrying import Carried, carried
 from evenflow.world.locations.programs import program_bytes, program_name, read_program
 from evenflow.world.locations.silence import LOOK_S, alive_at, is_written
 from evenflow.world.locations.starting import Saved, bring, fields_in, layout_from, said, saved_at
+from evenflow.world.locations.versions import Drawn, Programs, was_replaced
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.readable import readable, readable_on
 
@@ -46,7 +49,8 @@ Planning = Mapping[str, int | None]
 class Found:
     """A location as it was found. planning: the arguments with which the layout was planned, at the first start. layout: what runs here.
     program: its structure. passed_over: what is to be said of checkpoints that cannot be read. saved, carried: the savepoint that it is to
-    begin with, and what is taken over of it; then `standing` is as if that were done."""
+    begin with, and what is taken over of it; then `standing` is as if that were done. programs: what the run was and is; None of a region,
+    which is never replaced."""
 
     location: Location
     standing: Standing
@@ -56,6 +60,7 @@ class Found:
     passed_over: tuple[str, ...] = ()
     saved: Saved | None = None
     carried: Carried | None = None
+    programs: Programs | None = None
 
     @property
     def run_id(self) -> str:
@@ -89,13 +94,14 @@ def look(
     from_savepoint: str | None = None,
     drop_state: Collection[str] = (),
     group: str | None = None,
+    drawn: Drawn | None = None,
 ) -> Found:
     """What is there, if `dataflow` can go on with it; a location is made if there is none. plan: makes the layout. planning: arguments for
     that, which count if this is the first start. from_savepoint: what the first start begins with; later ones go on, and do not look at it.
-    drop_state: see `carrying`. group: the run is a region of that group.
+    drop_state: see `carrying`. group: the run is a region of that group. drawn: what is planned; None of a region.
 
     Raises LocationError if it is no location, of another dataflow, or of one that does something else, naming the box and what differs;
-    JournalCorrupt; what planning raises.
+    JournalCorrupt; ProgramMissing; what planning raises.
     """
     first = checked(plan(planning))  # What is wrong with the query itself is said first, and leaves no location behind.
     there = None if from_savepoint is None else head_of(open_store(url))
@@ -109,13 +115,20 @@ def look(
             f"{location.store.url} was begun without a savepoint, and has a run of its own: start from {from_savepoint} at another location"
         )
     if begun is None and from_savepoint is not None:
-        return _looked_at(location, saved_at(from_savepoint), plan, drop_state)
+        return _looked_at(location, saved_at(from_savepoint), plan, drop_state, drawn)
     if begun is None:
         now_us = time.time_ns() // 1000  # One for all: sources that are cut by content have the same epochs.
         sources = {name: source.begun(now_us) for name, source in first.sources.items()}
         first = replace(first, sources=sources)
-        return Found(location, standing, planning, first, structure(first))
+        return Found(
+            location, standing, planning, first, structure(first), programs=_programs(location, said(first), planning, drawn, first)
+        )
     before = read_program(location.store, begun.digest)
+    if drawn is not None and was_replaced(standing):
+        were = Programs.replaced(location.store, before, begun.planning, drawn)
+        were.check(standing, dataflow)
+        layout = were.started if standing.ended is not None else were.acting(standing)[0][1]
+        return Found(location, standing, begun.planning, layout, before, passed_over, programs=were)
     layout = as_before(first if dict(begun.planning) == dict(planning) else plan(begun.planning), before, begun.planning["sites"] or 1)
     differs = first_difference(before, json.loads(json.dumps(structure(layout))))
     if differs is not None:
@@ -125,10 +138,17 @@ def look(
             "and start this one from there at a location of its own (--from-savepoint SAVEPOINT, from_savepoint=); evenflow checkpoints "
             "compare shows what it keeps"
         )
-    return Found(location, standing, begun.planning, layout, before, passed_over)
+    programs = _programs(location, before, begun.planning, drawn, layout)
+    return Found(location, standing, begun.planning, layout, before, passed_over, programs=programs)
 
 
-def _looked_at(location: Location, saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> Found:
+def _programs(location: Location, before: Structure, planning: Planning, drawn: Drawn | None, planned: Layout) -> Programs | None:
+    return None if drawn is None else Programs.begun(location.store, before, planning, drawn, planned)
+
+
+def _looked_at(
+    location: Location, saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str], drawn: Drawn | None
+) -> Found:
     layout, carried = _carried(saved, plan, drop_state)
     for name, source in layout.sources.items():
         if isinstance(source, SpooledSource):
@@ -137,7 +157,8 @@ def _looked_at(location: Location, saved: Saved, plan: Callable[[Planning], Layo
                 "location that the savepoint is of, so a savepoint does not go on at another one. Put Kafka before it, or start anew"
             )
     standing = Standing(contents=[carried.content], checkpoints=[carried.made], restored=carried.made)
-    return Found(location, standing, saved.begun.planning, layout, said(layout), (), saved, carried)
+    planning, now = saved.begun.planning, said(layout)
+    return Found(location, standing, planning, layout, now, (), saved, carried, _programs(location, now, planning, drawn, layout))
 
 
 def _carried(saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> tuple[Layout, Carried]:

@@ -1,0 +1,131 @@
+"""What generations of an engine's runs begin with: the first one in a process, and those after losses that the driver survives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from evenflow.coordinator.beginning import NO_VERSIONS, begin_at
+from evenflow.coordinator.versions import versions_since
+from evenflow.errors import ClusterError
+from evenflow.plan.placement import Place, Scheme, first_membership, on_hosts
+from evenflow.policy.shedding.live import way_of
+from evenflow.policy.start import place_of
+from evenflow.site.replaying import Beginning
+from evenflow.stream.ids import SiteId
+from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.in_place import Means
+from evenflow.world.spark.driver.options import EngineOptions
+from evenflow.world.spark.driver.program import pack_version
+from evenflow.world.spark.driver.run_loop import RunLoop
+from evenflow.world.spark.driver.taking import Found, Taken, begin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evenflow.availability.group import Region
+    from evenflow.availability.mode import Modes
+    from evenflow.availability.standing import Standing
+    from evenflow.plan.layout import Layout
+    from evenflow.plan.membership import Membership
+    from evenflow.plan.plan import Plan, Version
+
+TAKE_OVER_TRIES: Final = 100
+"""A driver that is to be replaced may append between the reading of its journal and the next entry."""
+
+
+class Begins:
+    """For an engine."""
+
+    options: EngineOptions
+    sites: int
+    spares: int
+    placement: Scheme
+    _lock: threading.RLock
+    _coordinator: DriverLoop | None
+    _numbers: int
+    _stopped: bool
+
+    @property
+    def sites_now(self) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def _place(self, planned: Layout) -> Place:
+        return place_of(self.options.first_placement, planned)
+
+    def _begin(self, found: Found, chosen: Sequence[SiteId], replicas: int, modes: Modes, tries: int) -> tuple[Taken, Beginning]:
+        """Take the location over, for these sites. What cannot be is an error before anything is written."""
+        place = self._place(found.layout)
+        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement, place=place, modes=modes)
+        begins(found.standing, versions=_versions(found, found.standing))
+        taken = begin(found, tries)  # What another driver has appended meanwhile counts, too.
+        return taken, begins(taken.standing, versions=_versions(found, taken.standing))
+
+    def _loop(
+        self,
+        run_id: str,
+        planned: Layout,
+        plan: Plan,
+        membership: Membership,
+        program: bytes,
+        beginning: Beginning,
+        taken: Taken | None,
+        **more: Any,
+    ) -> RunLoop:
+        """One generation of a run. more: see RunLoop."""
+        assert self._coordinator is not None
+        options = self.options
+        self._numbers += 1
+        return RunLoop(
+            self._numbers, run_id, planned, plan, membership, program, self._coordinator, options.patience_s * 1000, options.balance,
+            options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, lease_s=options.lease_s,
+            shedding=way_of(options.shedding), **more,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ losses that the driver survives
+
+    def _means(self, found: Found, replicas: int, program: bytes, modes: Modes, region: Region | None) -> Means | None:
+        """How the run goes on when all replicas of some partitions are lost; None if Spark's readers are bound to its first generation."""
+        if any(sink.where == "spark" for sink in found.layout.sinks.values()):
+            return None
+        return Means(
+            sites=self._sites_to_use,
+            wanted=self.sites,
+            replicas=replicas,
+            patience_s=self.options.patience_s,
+            place_timeout_s=self.options.place_timeout_s,
+            found=found,
+            begin=partial(self._begin_again, replicas, program, modes, region),
+        )
+
+    def _sites_to_use(self) -> tuple[SiteId, ...]:
+        coordinator = self._coordinator
+        return () if coordinator is None else tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
+
+    def _begin_again(
+        self, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...], fresh: Found
+    ) -> RunLoop | None:
+        """The generation after `before` in this process. See `Means`."""
+        with self._lock:
+            coordinator = self._coordinator
+            if coordinator is None or self._stopped:
+                raise ClusterError("the engine has been stopped")
+            if fresh.ended:
+                return None
+            replicas = min(replicas, len(sites))
+            chosen = on_hosts(sites[: self.sites], {site: coordinator.host_of(site) for site in sites}, replicas, self.placement)
+            taken, beginning = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
+            plan = beginning.plans[-1]
+            membership = first_membership(fresh.layout, plan, sites)
+            return self._loop(fresh.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before, region=region)
+
+
+def _versions(found: Found, standing: Standing) -> Mapping[int, Version]:
+    """What the run was replaced by, as sites get it. Raises LocationError."""
+    if found.programs is None:
+        return NO_VERSIONS
+    were = found.programs.acting(standing)
+    by = {content.version: of for content, of in were}
+    return {number: pack_version(version, by[number]) for number, version in versions_since(found.layout, were).items()}
