@@ -15,12 +15,14 @@ from evenflow.query.planner import layout
 from evenflow.swarm.mutations import CHECKPOINTS, HELD, Mutation, planted
 from evenflow.swarm.seldom_mutations import SELDOM
 from evenflow.swarm.state_checkers import StateCheckers
+from evenflow.swarm.store_mutations import STORES
 from evenflow.world.sim.model import StoreModel
 from tests.coordinator import test_journal as journal
 from tests.drawn import but, one_in
 from tests.operator import test_checkpoint_deltas as deltas
 from tests.operator import test_checkpoint_objects as objects
 from tests.sim import test_restoring as restoring
+from tests.sim import test_swarm_stores as stores
 from tests.sim.test_checkpoints import SCHEMA, a_store, completed, given, world_with
 from tests.sim.test_restoring import restored, staged
 from tests.site import test_capturing as capturing
@@ -115,6 +117,7 @@ SCENARIOS = {
     "what is stored late counts for the next one": journal.test_what_is_stored_of_a_checkpoint_that_was_dropped_counts_for_no_other,
     "what has not joined is captured empty": capturing.test_who_has_not_all_that_is_wanted_says_so,
     "what was altered is believed": lambda: objects.test_what_was_altered_is_not_believed("running"),
+    "nobody hears of a full store": lambda: stores.full_for(0.5),
     "what is missing is empty": lambda: restoring.test_a_checkpoint_that_cannot_be_read_is_passed_over(lost=True),
     "a restart forgets event time": restart,
 } | dict.fromkeys([mutation.name for mutation in HELD], lambda: laws(held=True))
@@ -125,7 +128,7 @@ def test_a_restart_knows_event_time() -> None:
 
 
 @pytest.mark.conformance
-@pytest.mark.parametrize("mutation", but(LONG, [*CHECKPOINTS, *SELDOM, *HELD]), ids=lambda mutation: mutation.name)
+@pytest.mark.parametrize("mutation", but(LONG, [*CHECKPOINTS, *SELDOM, *HELD, STORES[-1]]), ids=lambda mutation: mutation.name)
 def test_planted_bugs_are_found(mutation: Mutation) -> None:
     scenario = SCENARIOS.get(mutation.name, plays)
     with planted(mutation), pytest.raises((AssertionError, EvenflowError, pytest.fail.Exception)):

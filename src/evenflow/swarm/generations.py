@@ -13,16 +13,18 @@ from random import Random
 from typing import Final
 
 from evenflow.availability.retained import RETAINED, needed
-from evenflow.coordinator.events import CheckpointRequested
 from evenflow.coordinator.survival import Survival
 from evenflow.errors import CheckpointCorrupt, EvenflowError, Fenced, LostBeforeStart, PartitionsLost, SourceError, UserCodeCrashed
 from evenflow.swarm.balance_checkers import check_first
 from evenflow.swarm.base_checkers import BaseCheckers
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.coincidences import BLINKS, Coincidences
+from evenflow.swarm.damage import damage
 from evenflow.swarm.divisions import Divisions, divide
 from evenflow.swarm.draw import Drawn
 from evenflow.swarm.faults import Faults
+from evenflow.swarm.forgetting import Forgetting
+from evenflow.swarm.full_stores import FullStores
 from evenflow.swarm.journal_checkers import JournalCheckers
 from evenflow.swarm.journals import Journals
 from evenflow.swarm.movements import Movements
@@ -34,6 +36,7 @@ from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.stale import Stale
 from evenflow.swarm.standbys import StandsBy
 from evenflow.swarm.state_checkers import StateCheckers
+from evenflow.swarm.wishes import Wishes, ask_checkpoint
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
 
@@ -66,11 +69,6 @@ def losses(drawn: Drawn) -> int:
     return random.choice([1, 1, 2, 3]) if drawn_often else 0
 
 
-def ask_checkpoint(world: SimWorld) -> None:
-    """Somebody wants one now."""
-    world.driver.soon(lambda: world.driver.coordinate(CheckpointRequested()))
-
-
 class Generations:
     """One seed's run over its generations. watch: is called with each one. struck: the faults of all of them."""
 
@@ -88,6 +86,7 @@ class Generations:
         given["options"] = replace(given["options"], checkpoint_s=checkpoint_s)
         self.cluster = SimCluster(drawn.world["layout"], seed=drawn.seed, store=drawn.store, prepare=self._prepare, **given)
         drawn.hold(self.cluster.world)
+        self._forgetting = Forgetting(self.cluster, Random(f"what sources forget of seed {drawn.seed}"))
         others = Random(f"who stands by of seed {drawn.seed}")
         self._standby = StandsBy(self.cluster, others) if others.random() < STOOD_BY else None
         self._stops = others.random() < STOPPED
@@ -139,7 +138,7 @@ class Generations:
                 self._in_place(drawn)
             else:
                 self.cluster.lose_all()
-                self._elsewhere(drawn)
+                self._elsewhere(drawn, stood_by=False)  # Nobody stands by any more.
             self._to_the_end()
         return self._judge()
 
@@ -181,6 +180,7 @@ class Generations:
         random, machine = self._random, self.cluster.world.driver.machine
         if self.cluster.world.error is None and machine.journal is not None and not machine.journal.leaving:
             self._stale.append(Stale(machine.journal, self.cluster.store))
+        self._forgetting.give_back(self.cluster.world.error)
         if isinstance(self.cluster.world.error, CheckpointCorrupt):
             self.cluster.pass_over()
         elif random.random() < DAMAGED:
@@ -191,6 +191,7 @@ class Generations:
             self._standby.takes_over()
             self.struck["stood by"] += 1
         self.cluster.restart(dark_us=random.randint(0, 100_000), ahead_us=random.choice([0, 0, 5_000_000, -500_000]), **changed)
+        self._forget()
         return replace(drawn, world={**drawn.world, **changed})
 
     def _in_place(self, drawn: Drawn) -> None:
@@ -199,6 +200,13 @@ class Generations:
         left = sum(site.alive for site in world.sites)
         replicas = drawn.world["replicas"]
         self.cluster.go_on_in_place(replicas=replicas, sites=max(left, replicas), spares=0)
+        self._forget()
+
+    def _forget(self) -> None:
+        if not self.cluster.over:
+            self._forgetting.strike()
+            self.struck["forgot"] = self._forgetting.times
+            self.struck["forgotten"] = self._forgetting.met
 
     def _damage(self) -> None:
         """An object of the newest checkpoint is gone, or is not what was written. Where entries were collected, another one stays whole:
@@ -211,11 +219,7 @@ class Generations:
             names = [name for name in names if not all(name in other for other in others)]
         if names:
             self._damaged = True
-            name = random.choice(names)
-            data = store.objects.pop(name, b"")
-            if data and random.random() < 0.5:
-                at = Random(f"byte of {name} of seed {self._drawn.seed}").randrange(len(data))
-                store.objects[name] = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+            damage(store, names, random, self._drawn.seed)
 
     def _go_on(self, generation: int, heal: Callable[[SimWorld, Faults], None] | None = None) -> bool:
         """Let a generation run for a while, with faults that are over then. True if the run has ended well."""
@@ -235,7 +239,9 @@ class Generations:
             Coincidences(world, Random(f"blinks {named}"), until_us, faults, BLINKS),
             Remodes(world, Random(f"modes {named}"), until_us, drawn.case.modes),
             Replacements(world, Random(f"versions {named}"), until_us),
+            FullStores(world, Random(f"full stores {named}"), until_us),
         )
+        Wishes(world, Random(f"who wishes {named}"), until_us)
         asked = Random(f"wishes {named}")
         for _ in range(asked.randint(0, 2)):
             world.clock.after(asked.randint(1, 2 * until_us), lambda: ask_checkpoint(world))
@@ -252,7 +258,11 @@ class Generations:
 
     def _goes_on(self, error: EvenflowError | None) -> bool:
         """Another driver goes on. Rows that nobody else has may look cut off at each of a few reads, in a store that shows parts."""
-        return type(error) in MADE_GOOD or (self._unsound and isinstance(error, SourceError) and "give the object back" in str(error))
+        return (
+            type(error) in MADE_GOOD
+            or self._forgetting.ends(error)
+            or (self._unsound and isinstance(error, SourceError) and "give the object back" in str(error))
+        )
 
     def _judge(self) -> str | None:
         for driver in self._stale:
@@ -266,7 +276,7 @@ class Generations:
 
     def _judge_error(self, error: EvenflowError) -> str | None:
         world = self.cluster.world
-        if isinstance(error, UserCodeCrashed):
+        if isinstance(error, UserCodeCrashed) or self._forgetting.ends(error):
             return self._drawn.case.judge_part({sink: world.output(sink) for sink in world.released})
         beyond = world.driver.machine.beginning.epoch < self.cluster.store.swept
         if self._unsound and beyond and isinstance(error, SourceError):  # No checkpoint that is kept could be read in such a store.

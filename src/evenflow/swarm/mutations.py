@@ -24,6 +24,7 @@ from evenflow.swarm.passive_mutations import PASSIVE
 from evenflow.swarm.portion_mutations import PORTIONS
 from evenflow.swarm.region_mutations import REGIONS
 from evenflow.swarm.shed_mutations import SHEDDING
+from evenflow.swarm.store_mutations import STORES
 from evenflow.swarm.upstream_mutations import UPSTREAM
 
 JOURNAL: Final = (
@@ -416,6 +417,7 @@ MUTATIONS: Final = (
     *CHECKPOINTS,
     *COLLECTING,
     *KEEPING,
+    *STORES,
     *STANDBY,
     *HELD,
     *SHEDDING,

@@ -23,6 +23,7 @@ from evenflow.swarm.draw import Drawn, draw
 from evenflow.swarm.endings import Ending
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.finishers import Finishers
+from evenflow.swarm.full_stores import FullStores
 from evenflow.swarm.generations import Generations, losses
 from evenflow.swarm.image_checkers import ImageCheckers
 from evenflow.swarm.journal_checkers import JournalCheckers
@@ -39,6 +40,7 @@ from evenflow.swarm.scaling import Scaling
 from evenflow.swarm.story import StoryTeller
 from evenflow.swarm.verdict import Coverage as Coverage
 from evenflow.swarm.verdict import Verdict as Verdict
+from evenflow.swarm.wishes import Wishes
 from evenflow.world.sim.world import SimWorld
 
 
@@ -89,6 +91,7 @@ def run_seed(seed: int, *, tell: bool = False, modes: bool = True) -> Verdict:
 
 def _others(drawn: Drawn, world: SimWorld, faults: Faults) -> tuple[Recurring, ...]:
     """What happens besides faults."""
+    Wishes(world, Random(f"who wishes of seed {drawn.seed}"), drawn.mix.until_us)
     seed, until_us = drawn.seed, drawn.mix.until_us
     return (
         Movements(world, Random(~seed), until_us),
@@ -101,6 +104,7 @@ def _others(drawn: Drawn, world: SimWorld, faults: Faults) -> tuple[Recurring, .
         Coincidences(world, Random(f"blinks of seed {seed}"), until_us, faults, BLINKS),
         Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
         Remodes(world, Random(f"modes of the run of seed {seed}"), until_us, drawn.case.modes),
+        FullStores(world, Random(f"full stores of seed {seed}"), until_us),
     )
 
 

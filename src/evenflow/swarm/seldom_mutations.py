@@ -1,4 +1,4 @@
-"""Planted bugs of checkpoints that scenarios of their own show, and seeds hardly ever (K2, K4, K5).
+"""Planted bugs of checkpoints and journals that scenarios of their own show, and seeds hardly ever (J3, K2, K5).
 
 `evenflow swarm --mutations` asks for none of them.
 """
@@ -22,7 +22,9 @@ SELDOM: Final = (
         "return cohort.ready and set(partitions) <= set(self._departing.staying(cohort))",
         "return True",
     ),
-    Mutation("what was altered is believed", "state.folding:_read", "name not in proven and digest_of(data) != digest", "False"),
+    Mutation("nobody hears of a full store", "coordinator.appending:_wait", "not journal.trouble and", "False and"),
 )
-"""A site must have stored when another one cannot, and say so behind the next order; an order must come between a copy and its joining; an
-altered byte must be one that Parquet does not miss."""
+"""The first: a site must have stored when another one cannot, and say so behind the next order (`Wishes` see to that), and that order must
+become whole. The second: an order comes between a copy and its joining, and the copy is still behind when the order's epoch ends at its
+site, four epochs later: of 69 seeds with a journal two met the former, and none the latter. The third: a store has no room for a quarter
+of a second, which few runs last."""

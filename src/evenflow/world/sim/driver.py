@@ -24,6 +24,7 @@ from evenflow.coordinator.events import (
     Happened,
     OpenEnds,
     ReadEntry,
+    RunBroken,
     SiteLost,
     SiteReady,
     SiteSaid,
@@ -54,6 +55,7 @@ from evenflow.coordinator.fleet import (
 )
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.stored import Stored
+from evenflow.errors import EvenflowError
 from evenflow.exchange.portion import Portion, rows_of
 from evenflow.exchange.section import Section
 from evenflow.site.events import Event, Release
@@ -208,6 +210,10 @@ class SimDriver:
     def hear(self, index: int, fact: Fact) -> None:
         self._spoke(index)
         self.coordinate(SiteSaid(SiteId(index), fact))
+
+    def hear_broken(self, site: SimSite, error: EvenflowError) -> None:
+        """A reader has raised that."""
+        self.hear_later(site, lambda: self.coordinate(RunBroken(error)) if site.index in self.present else None)
 
     def take_linked(self, index: int, roster: int) -> None:
         self._spoke(index)

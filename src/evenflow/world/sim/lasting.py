@@ -12,17 +12,20 @@ import pyarrow as pa
 
 from evenflow.exchange.portion import Portion, rows_of, without_producer
 from evenflow.world.sim.clock import VirtualClock
+from evenflow.world.sim.forgetting import Kept
 
 
 class Lasting:
     """clock: of the cluster. released: by sink, the epochs that it has stored, in order. dropped: by sink, how many with rows it was given
-    again. portions: by sink that takes first come, first served, and (epoch, stream, producer partition), the rows that it has stored."""
+    again. portions: by sink that takes first come, first served, and (epoch, stream, producer partition), the rows that it has stored.
+    kept: by (segment, partition) of an ingress whose source has lost some, what it still has."""
 
     def __init__(self, sinks: Iterable[str], clock: VirtualClock | None = None) -> None:
         self.clock = clock or VirtualClock()
         self.released: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in sinks}
         self.dropped: Counter[str] = Counter()
         self.portions: dict[str, dict[tuple[int, int, int], pa.RecordBatch]] = {}
+        self.kept: dict[tuple[int, int], Kept] = {}
         self._newest_portion: dict[tuple[str, int, int], int] = {}
 
     def stored(self, sink: str) -> int:

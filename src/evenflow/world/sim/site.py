@@ -11,6 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, assert_never
 
+from evenflow.errors import SourceError
 from evenflow.exchange.section import Section
 from evenflow.site.events import (
     Action,
@@ -70,6 +71,7 @@ from evenflow.stream.ids import SiteId
 from evenflow.stream.weight import read_names
 from evenflow.world.sim.choosing import Choosing
 from evenflow.world.sim.disk import SimDisk
+from evenflow.world.sim.forgetting import what_is_left
 from evenflow.world.sim.pushing import PushedHere
 from evenflow.world.sim.reporting import Reporting, boxes_us_of
 from evenflow.world.sim.shipping import SimShipping
@@ -276,6 +278,7 @@ class SimSite:
             return
         names = read_names(segment.schema.names, source.schema)
         reader = place(source.open_for(action.partition, segment.partitions, names), action.rows, action.through)
+        reader = what_is_left(reader, action, name, world.lasting.kept)
         reader.reach(world.way)
         if came := self.part.view.plan.came(action.segment):
             reader.meet(came)
@@ -310,7 +313,11 @@ class SimSite:
         if room > 0:
             waiting = reader.waiting(world.clock.now_us) if self.part.ingress.reflex.covers(segment) else None
             due_us, before = None if waiting is None else waiting.since_us, reader.batch
-            batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
+            try:
+                batch = reader.read(world.clock.now_us, min(room, world.random.randint(1, world.read_rows)))
+            except SourceError as error:
+                world.driver.hear_broken(self, error)
+                return
             if batch is not None and batch.num_rows:
                 at += batch.num_rows
                 self._bring(RowsArrived(segment, partition, batch, due_us=due_us), reader)

@@ -27,6 +27,11 @@ COLLECT_US: Final = (50, 4_000)
 """Least and greatest time of a request of who collects."""
 
 
+def has_room(name: str, data: bytes) -> bool:
+    """There is room for everything."""
+    return False
+
+
 class Objects(dict[str, bytes]):
     """By name. changes: how often one was put there or taken away."""
 
@@ -43,7 +48,8 @@ class Objects(dict[str, bytes]):
 
 class SimStore:
     """objects: all that there are. refuses: it does nothing, and says so, as who cannot be reached. has_refused: somebody who wanted to
-    read was told so. slow: how many times longer everything takes.
+    read was told so. slow: how many times longer everything takes. full: of an object by name and bytes, whether there is no room for it;
+    refused: names of those for which there was none, and when.
 
     random: of its own. requests: how many there were. said_us: when something has come to the journal for the last time. generations: how
     many drivers have begun here. programs: what is kept of versions, by name. unreadable: (generation, number) of checkpoints that those
@@ -58,6 +64,8 @@ class SimStore:
         self.clock, self.model, self._random = clock, model, random
         self.objects = Objects()
         self.refuses, self.slow, self.has_refused = False, 1.0, False
+        self.full: Callable[[str, bytes], bool] = has_room
+        self.refused: list[tuple[str, int]] = []
         self.requests = self.generations = self.said_us = self.swept = 0
         self.programs: dict[str, Layout] = {}
         self.promised = 0
@@ -80,6 +88,10 @@ class SimStore:
         def do() -> None:
             found.append(self._put(name, data))
 
+        if self.full(name, data):
+            self.refused.append((name, self.clock.now_us))
+            self.clock.at(answered_us, lambda: answer("lost"))
+            return
         if not self.refuses and not (lost and random.random() < 0.3):
             self.clock.at(done_us, do)
         self.clock.at(answered_us, lambda: answer("lost" if lost or self.refuses or not found else found[0]))
@@ -123,6 +135,11 @@ class SimStore:
         lost, torn = random.random() < model.lost, random.random() < model.torn
 
         def do() -> None:
+            full = isinstance(request, Make) and self.full(request.name, request.data)
+            if full and isinstance(request, Make):
+                self.refused.append((request.name, self.clock.now_us))
+                answer(OSError("there is no room for it"))
+                return
             failed = self.refuses or lost
             found = None if failed and (self.refuses or random.random() < 0.5) else self.answer(request)
             if torn and isinstance(request, Get):
