@@ -20,9 +20,10 @@ from evenflow.sources.spooled import Spool
 from evenflow.store.directory import DirectoryStore
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
+from evenflow.world.locations.streamed import position_in
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.bridge.spooling import _folder, _write, spooled
-from evenflow.world.spark.bridge.streamed import check_notes, notes_at, position_in
+from evenflow.world.spark.bridge.streamed import check_notes, notes_at
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("took", pa.duration("us"))])
 NO_SPARK: Any = None

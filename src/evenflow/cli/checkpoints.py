@@ -73,7 +73,8 @@ def verify(
     number: Annotated[str | None, typer.Argument(metavar="[NUMBER]", help=f"{NAMED}; without it all.")] = None,
     json: Json = False,
 ) -> int:
-    """Read every object, and rows that a restart replays where no source gives them again, and compare them with what was written.
+    """Read every object, and rows that a restart replays where no source gives them again or Spark has written them, and compare them
+    with what was written.
     Exit code 0: all of them are whole; 1: something is missing or altered.
 
     Example: `evenflow checkpoints verify /shared/locations/sessions && echo whole`

@@ -79,7 +79,8 @@ class Checkpoints:
 
     def verify(self, which: Which = None, say: Say | None = None) -> Verified:
         """Read every object of one checkpoint, or of all that a restart may begin with (None), and the rows that it would replay where no
-        source gives them again, and compare them with what was written. What is wrong is in the answer, by object, box and partitions.
+        source gives them again or Spark has written them, and compare them with what was written. What is wrong is in the answer, by
+        object, box and partitions.
         say: is told how far it is.
 
         Of a dataflow that runs, objects go while they are read, when newer checkpoints are whole: those of checkpoints with which nobody

@@ -123,10 +123,14 @@ class Kept:
         """What a listing shows to be wrong with its objects."""
         return fault_listed(made.objects, self.sizes)
 
+    def continues(self, made: Completed) -> bool:
+        """A restart may begin with this checkpoint, and drivers have kept what it reads behind it."""
+        return self.standing.ended is None and made.place in list(self.completed)[-RETAINED:]
+
     def replayed(self, made: Completed) -> dict[RowsObject, Key]:
         """Objects with rows that nobody gives again, and that a restart from this checkpoint reads, with their ingress partitions. None if
         the run is over, or the checkpoint is none of those that are retained: drivers keep no rows for it."""
-        if self.standing.ended is not None or made.place not in list(self.completed)[-RETAINED:]:
+        if not self.continues(made):
             return {}
         epochs = [(key, epoch, of) for key, by_epoch in self.rows.items() for epoch, of in by_epoch.items()]
         return {stored: key for key, epoch, of in epochs if epoch > made.epoch for stored in of}

@@ -1,5 +1,6 @@
 """Whether the checkpoints of a location can be restored: every object is there, has its size, and has the bytes that were written. So have
-the rows that a restart replays behind them, where no source gives them again, and the programs with which the run was replaced.
+the rows that a restart replays behind them, where no source gives them again, the batches of streaming DataFrames that it reads, and the
+programs with which the run was replaced.
 
 Objects that several checkpoints share are read once. What is wrong is told by object, box and partitions; nothing is changed.
 """
@@ -19,6 +20,7 @@ from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 from evenflow.world.locations.kept import Kept, Place
 from evenflow.world.locations.proving import Flaw, Flawed, Say, each_of, proven
+from evenflow.world.locations.streamed import folders_of, needed_of
 from evenflow.world.locations.versions import stored_versions
 
 
@@ -68,6 +70,11 @@ def verified(store: Store, kept: Kept, made: Sequence[Completed], program: Struc
     rows = _listed(store, {each.place: kept.replayed(each) for each in made})
     programs = stored_versions(store, () if kept.standing.ended is not None else kept.standing.contents)
     needed: dict[StoredObject, None] = {stored: None for each in made for stored in (*each.objects, *rows[each.place], *programs)}
+    folders = folders_of(store, program)
+    streamed = [
+        (each, segment, needed_of(folder, each, segment)) for each in made if kept.continues(each) for segment, folder in folders.items()
+    ]
+    needed |= {stored: None for _, _, of in streamed for stored in of.rows}
     flaws = each_of(needed, lambda each: _flaw(store, each), say)
     wrong = {stored: flaw for stored, flaw in zip(needed, flaws, strict=True) if flaw is not None}
     faults = [
@@ -84,6 +91,9 @@ def verified(store: Store, kept: Kept, made: Sequence[Completed], program: Struc
         if stored in wrong
     ]
     faults += [_fault_of_program(each, stored, wrong[stored]) for each in made for stored in programs if stored in wrong]
+    for each, segment, of in streamed:
+        flaws_of = {**of.flaws, **{stored.name: wrong[stored] for stored in of.rows if stored in wrong}}
+        faults += [_fault_of_streamed(each, segment, name, flaw, program) for name, flaw in flaws_of.items()]
     return Verified(not faults, tuple(each.name for each in made), len(needed), sum(each.bytes for each in needed), tuple(faults))
 
 
@@ -131,6 +141,13 @@ def _fault_of_rows(made: Completed, key: Key, stored: StoredObject, flaw: Flawed
 def _fault_of_program(made: Completed, stored: StoredObject, flaw: Flawed) -> Fault:
     text = f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, a version that a restart goes on as or makes again, {flaw}"
     return Fault(made.name, stored.name, "", "", (), flaw.flaw, text)
+
+
+def _fault_of_streamed(made: Completed, segment: int, name: str, flaw: Flawed, program: Structure | None) -> Fault:
+    assert program is not None, "it says which sources are streaming DataFrames"
+    said = program["segments"][segment]
+    text = f"checkpoint {made.name} (epoch {made.epoch}): {name}, with rows behind it of streaming DataFrame {said['source']!r}, {flaw}"
+    return Fault(made.name, name, str(said["name"]), str(said["source"]), (0,), flaw.flaw, text)
 
 
 def names_of(program: Structure | None, segment: int, step: int) -> tuple[str, str]:

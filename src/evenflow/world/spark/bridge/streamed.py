@@ -27,6 +27,7 @@ from evenflow.sources.spooled import Piece, Spool, SpooledSource
 from evenflow.store.journal import is_near
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain, open_store
+from evenflow.world.locations.streamed import position_in
 from evenflow.world.spark.bridge.ingest import ingest_error
 from evenflow.world.spark.bridge.pushing import conform
 from evenflow.world.spark.cluster.ship import on_executor, ship
@@ -139,12 +140,6 @@ def check_notes(store: Store, spool: Spool, notes: str) -> None:
             f"checkpoint location {store.url}: there are rows of a streaming DataFrame in {spool.folder}, and Spark's notes of how far it "
             f"was, {notes}, are gone: start at a location of its own"
         )
-
-
-def position_in(made: Completed, segment: int) -> int:
-    """How many rows of a source that is read as one partition a checkpoint has behind it; 0 if it does not say."""
-    logs = [piece.facts["logs"] for piece in made.pieces if piece.segment == segment and piece.facts.get("logs")]
-    return min((int(facts[0]) for each in logs for facts in each.values()), default=0)
 
 
 def notes_at(store: Store, notes: str) -> str:
