@@ -118,6 +118,7 @@ def equals_a_python_sort(epochs: list[tuple[list[tuple[int, Row]], int]], tie_br
     assert repr(by_partition(out)) == repr({p: want[p] for p in by_partition(out)})
     assert sorted(by_partition(out)) == sorted(want)
     assert repr(sorted(by_partition(late).items())) == repr(sorted(want_late.items()))
+    assert sum(order.late_rows for order in sites) == sum(map(len, want_late.values()))
 
 
 def test_null_time_is_first_and_late_once_there_is_a_watermark() -> None:
@@ -128,6 +129,7 @@ def test_null_time_is_first_and_late_once_there_is_a_watermark() -> None:
     assert late.count == 0
     released, late = order.process(rows_of([(None, 0.0, "", 4)], [0]), tick(2, 4, END_OF_STREAM))
     assert [r[3] for r in by_partition([late])[0]] == [4]
+    assert order.late_rows == 1
     assert [r[3] for r in by_partition([released])[0]] == [1]
 
 

@@ -11,12 +11,15 @@ from tests.drawn import one_in
 from tests.query.test_sql_brought_along import GIVEN, TABLES, asked, columns
 from tests.query.test_sql_collate import GIVEN as COLLATED
 from tests.query.test_sql_lateral import GIVEN as LATERAL
+from tests.query.test_sql_zeros import GIVEN as OF_ZEROS
+from tests.query.test_sql_zeros import ZEROS
 
 pytestmark = pytest.mark.oracle
 
 TYPES = {
     "orders": "id bigint, who string, kind string, qty int, price decimal(8, 2), disc double, attrs map<string, string>",
     "users": "name string, town string",
+    "zeros": "ts timestamp, id bigint, x double, k string",
 }
 
 MORE = (
@@ -91,7 +94,7 @@ MORE = (
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(spark: Any) -> None:
-    for name, table in TABLES.items():
+    for name, table in {**TABLES, "zeros": ZEROS}.items():
         rows = [tuple(dict(value) if isinstance(value, list) else value for value in row.values()) for row in table.to_pylist()]
         spark.createDataFrame(rows, TYPES[name]).createOrReplaceTempView(name)
 
@@ -113,3 +116,8 @@ def test_what_is_held_by_hand_is_what_spark_gives(spark: Any, text: str) -> None
 @pytest.mark.parametrize("text", one_in(4, MORE))
 def test_it_gives_what_spark_gives(spark: Any, text: str) -> None:
     assert asked(text, "complete" if "LIMIT" in text else "changelog") == answer(spark, text)
+
+
+@pytest.mark.parametrize("text", one_in(2, OF_ZEROS))
+def test_zeros_have_the_signs_that_spark_gives_them(spark: Any, text: str) -> None:
+    assert sorted(map(repr, answer(spark, text))) == OF_ZEROS[text]

@@ -89,6 +89,25 @@ def test_late_rows_are_counted_and_dropped() -> None:
     assert late[2] == 2 and late[1] in {step.box for step in world.layout.segments[late[0]].steps}
 
 
+IN_ORDER: dict[str, Draw] = {
+    "OVER": lambda s: ef.sql("SELECT v, count(*) OVER (ORDER BY ts ROWS UNBOUNDED PRECEDING) AS n FROM s", {"s": s}),
+    "OVER last rows": lambda s: ef.sql("SELECT v, count(*) OVER (ORDER BY ts ROWS 9 PRECEDING) AS n FROM s", {"s": s}),
+    "sort": lambda s: s.sort().select("v"),
+}
+
+
+@pytest.mark.parametrize("name", IN_ORDER)
+def test_late_rows_of_boxes_in_order_of_event_time_are_counted(name: str) -> None:
+    """A row without a time is before all others: it is late once some of these have come out, and so are rows of times that are over."""
+    whole = pa.Table.from_batches(LATE[0])
+    times = pa.array([None, None, 25, 3, None, 30], pa.timestamp("us"))
+    parts = [whole.set_column(0, "ts", times).to_batches()]
+    world = world_of(parts, lambda s: IN_ORDER[name](s.with_watermark("ts", "0 seconds")), ONE_ROW)
+    world.run_until_quiet()
+    assert world.output("out").column("v").to_pylist() == [1.0, 2.0, 3.0, 6.0]
+    assert sum(site.part.late_rows() for site in world.sites) == 2
+
+
 def test_rows_that_failed_are_kept_only_where_somebody_said_so() -> None:
     def halved(stream: ef.Stream) -> ef.Stream:
         return stream.with_columns(h="100 / CAST(k AS BIGINT)").on_error("skip")

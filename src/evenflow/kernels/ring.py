@@ -93,10 +93,10 @@ def _extreme(
             value = words[slot, first + place]
             if floating:
                 value = _ordered(value)
-            if greatest:
-                best = max(best, value)
-            else:
-                best = min(best, value)
+            # -1 is -0.0, which equals 0.0: as in Spark, the one that came first is taken.
+            same = floating and ((best == 0 and value == -1) or (best == -1 and value == 0))
+            if not same and (value > best if greatest else value < best):
+                best = value
         place += 1
         if place == history:
             place = 0

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator.holding import Holding
-from evenflow.operator.operator import Reaching, Shown
+from evenflow.operator.operator import Late, Reaching, Shown
 from evenflow.operator.runs import Part, Piece, Runs, joined
 from evenflow.state.apart import NOWHERE_AT_ALL, Lying
 from evenflow.state.held_changes import HeldChanges
@@ -33,12 +33,13 @@ from evenflow.stream.rows import Rows
 from evenflow.stream.values import comparable
 
 
-class Order(Shown, Holding, Reaching):
+class Order(Shown, Late, Holding, Reaching):
     """Buffer rows until the watermark has passed them; then release them in order of (event time, tie-break, arrival).
 
     time: event-time column, timestamp; null is before all others. tie_break: columns that order rows of equal time, ascending,
     nulls first, NaN last, -0.0 equal to 0.0. Ports: 0 the rows with time < watermark (END_OF_STREAM: all), 1 the rows that came
-    with time < `tick.before`, in input order. Selectivity 1 over the life of a stream. Cost: O(rows in + rows out), amortised.
+    with time < `tick.before`, in input order; `late_rows` counts them. Selectivity 1 over the life of a stream. Cost: O(rows in +
+    rows out), amortised.
     """
 
     def __init__(self, time: str, tie_break: Sequence[str], schema: pa.Schema, box: str = "order") -> None:
@@ -53,6 +54,7 @@ class Order(Shown, Holding, Reaching):
         self._none = Rows.empty(schema, keyed=True)
         self._frozen: _Frozen | None = None
         self._dropped = False
+        self.late_rows = 0
         self._numbered = 0
         self._changes = HeldChanges(lambda: (self.frozen,))
 
@@ -79,6 +81,7 @@ class Order(Shown, Holding, Reaching):
         too_old = time < before
         if too_old.any():
             late, in_time = rows.take(np.flatnonzero(too_old)), np.flatnonzero(~too_old)
+            self.late_rows += late.count
             rows, time = rows.take(in_time), time[in_time]
         if rows.count:
             self._runs.add(Piece(rows, time, self._numbers(rows.count)))

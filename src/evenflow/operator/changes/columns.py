@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.kernels.columns import is_word, nulls_of, words_of
+from evenflow.kernels.columns import floats_of, is_word, nulls_of, words_of
 from evenflow.query.ranked import SHORT
 from evenflow.state.keys import to_array, to_objects
 from evenflow.stream.arrays import Int64s, Objects
@@ -40,7 +40,7 @@ class KeptColumns:
         bits = np.zeros((-(-len(self._word) // _BITS), slots.size), np.int64)
         for number, word in self._word.items():
             array = columns[number]
-            values = unscaled(array) if _is_short(array.type) else words_of(array)
+            values = unscaled(array) if _is_short(array.type) else _signed(array) if pa.types.is_floating(array.type) else words_of(array)
             if array.null_count:
                 null = nulls_of(array) != 0
                 values = np.where(null, 0, values)
@@ -76,6 +76,12 @@ def unscaled(array: pa.Array) -> Int64s:
     """int64 (n,): the whole numbers that short decimals are; undefined where null."""
     halves = np.frombuffer(array.buffers()[1] or b"", np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
     return np.ascontiguousarray(halves[::2])
+
+
+def _signed(array: pa.Array) -> Int64s:
+    """The bits of floats, with the sign of zero, and every NaN as the one NaN."""
+    values = floats_of(array)
+    return np.where(np.isnan(values), np.nan, values).view(np.int64)
 
 
 def _scaled(values: Int64s, kind: pa.DataType, null: npt.NDArray[np.bool_]) -> pa.Array:

@@ -11,7 +11,7 @@ from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels.columns import floats_of
 from evenflow.kernels.moments import moments_of_frames
 from evenflow.operator.totals.deviations import deviation
-from evenflow.operator.totals.extremes import ranked
+from evenflow.operator.totals.extremes import first_of, look_alike, ranked
 from evenflow.operator.totals.wide_sums import mean_of, sums, total_of, wide_of
 from evenflow.stream.arrays import Bools, Floats, Int64s
 
@@ -58,7 +58,7 @@ def framed(
     empty = counted == 0
     if pa.types.is_floating(values.type):
         total = _float_sums(values.cast(pa.float64()).fill_null(0.0).to_numpy(), low, high, anchor)
-        total[np.isnan(total)] = np.nan  # The one NaN, whatever made it.
+        total = np.where(np.isnan(total), np.nan, total + 0.0)  # The one NaN, whatever made it; a sum begins with 0.0.
         return pa.array(total if function == "sum" else np.divide(total, np.maximum(counted, 1)), kind, mask=empty)
     exact = sums(wide_of(values), low, high)
     if function == "sum":
@@ -123,7 +123,7 @@ def _float_sums(values: Floats, low: Int64s, high: Int64s, anchor: Anchor) -> Fl
 
 
 def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s) -> pa.Array:
-    """By how values are ordered: nulls are left out, and NaN is the greatest."""
+    """By how values are ordered: nulls are left out, NaN is the greatest, and of equal ones the frame's first is taken, as in Spark."""
     ranks, words = ranked(values)
     worst = -1 if function == "max" else len(words)
     if values.null_count:
@@ -136,6 +136,8 @@ def _extremes(function: str, values: pa.Array, low: Int64s, high: Int64s) -> pa.
     else:
         found = _sliding_extremes(best, ranks, low, high, worst)
     none = found == worst
+    if not look_alike(values):
+        return values.take(pa.array(first_of(ranks, found, low), mask=none))
     return words.take(pa.array(np.where(none, 0, found), mask=none))
 
 

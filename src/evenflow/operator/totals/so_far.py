@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.kernels.columns import floats_of, integers_of, is_word, ordered_floats, unordered_floats
-from evenflow.operator.totals.extremes import ranked
+from evenflow.operator.totals.extremes import first_of, look_alike, ranked
 from evenflow.operator.totals.wide_sums import mean_of, sums, total_of, wide_of
 from evenflow.state.keys import to_array
 from evenflow.stream.arrays import Bools, Floats, Int64s
@@ -31,11 +31,14 @@ def can_be_so_far(function: str, kind: pa.DataType) -> bool:
     return function in FUNCTIONS and (pa.types.is_floating(kind) or (pa.types.is_integer(kind) and kind.id != pa.uint64().id))
 
 
-def so_far(function: str, values: pa.Array | None, start: Int64s, kind: pa.DataType, of: Bools | None = None) -> pa.Array:
+def so_far(
+    function: str, values: pa.Array | None, start: Int64s, kind: pa.DataType, of: Bools | None = None, *, earliest: bool = False
+) -> pa.Array:
     """(n,), the aggregate of the rows of its group up to each row.
 
     function: one of FUNCTIONS. values: its argument, (n,); None: the rows are counted. start: int64 (n,), rising: where each row's group
-    begins. kind: of the result. of: bool (n,), which rows count; all if None. Raises ArithmeticOverflow where a sum of integers leaves
+    begins. kind: of the result. of: bool (n,), which rows count; all if None. earliest: of values that are equal, as both zeros are, the
+    first is the least and the greatest. Raises ArithmeticOverflow where a sum of integers leaves
     bigint. Cost: O(n), O(n log n) for min and max.
     """
     rows = np.ones(start.size, np.bool_) if of is None else of
@@ -52,6 +55,11 @@ def so_far(function: str, values: pa.Array | None, start: Int64s, kind: pa.DataT
     assert values is not None, "only rows are counted without a column"
     empty = counted == 0
     if function in ("min", "max"):
+        if earliest and not look_alike(values):
+            ranks, _ = ranked(values)
+            count = int(ranks.max()) + 1
+            best = _best_ranks(function, ranks, rows, start, count)
+            return values.take(pa.array(first_of(np.where(rows, ranks, count), best, start), mask=empty))
         return _best(function, values, rows, start, kind, empty)
     if pa.types.is_floating(values.type):
         total = _float_sums(np.where(rows, floats_of(values), 0.0), start)
@@ -102,7 +110,7 @@ def _float_sums(values: Floats, start: Int64s) -> Floats:
 
 
 def _best(function: str, values: pa.Array, rows: Bools, start: Int64s, kind: pa.DataType, empty: Bools) -> pa.Array:
-    """NaN is the greatest, and of zeros the one without a sign."""
+    """NaN is the greatest; of zeros the one with a sign is less."""
     if is_word(values.type) and values.type.id != pa.uint64().id:
         floating = pa.types.is_floating(values.type)
         words, ranks = np.unique(ordered_floats(floats_of(values)) if floating else integers_of(values), return_inverse=True)

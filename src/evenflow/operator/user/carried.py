@@ -103,7 +103,7 @@ def _run(
         counted &= counts == place.number
     counted[at] = carried.state != NOTHING
     values = pa.concat_arrays([carried.total, column]).take(pa.array(index))
-    return Run(place, at, counts, so_far(function, values, start, column.type, counted))
+    return Run(place, at, counts, so_far(function, values, start, column.type, counted, earliest=True))
 
 
 def total(run: Run, line: Ordered, begin: Int64s, of: Int64s, kind: pa.DataType) -> pa.Array:

@@ -21,7 +21,7 @@ from evenflow.query.sql.node import InvalidValue, Node, lift, literal, rowwise
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import DOUBLE, LONG, floating, integral, name_of
-from evenflow.stream.arrays import Floats
+from evenflow.stream.arrays import Floats, Int64s
 
 
 def _sums(given: Lists, values: Floats) -> Floats:
@@ -89,6 +89,15 @@ def _regression(what: str, a: Node, b: Node) -> Node:
     return listwise(run, DOUBLE, a, b)
 
 
+def _ascending(given: Lists) -> Int64s:
+    """Places of the values, each list's from the least on; -0.0 is before 0.0, though they are equal."""
+    (numbers,) = codes(given.values)
+    if not pa.types.is_floating(given.values.type):
+        return np.lexsort((numbers, given.parents))
+    values = given.values.to_numpy(zero_copy_only=False)
+    return np.lexsort(((values == 0.0) & ~np.signbit(values), numbers, given.parents))
+
+
 def _shares(share: Node, what: str) -> list[float]:
     """The percentages of a call: one number, or an array of them."""
     listed = pa.types.is_list(share.type)
@@ -128,8 +137,7 @@ def _one_quantile(a: Node, part: float) -> Node:
 
     def run(arrays: pa.Array) -> pa.Array:
         given = Lists.of(arrays)
-        (numbers,) = codes(given.values)
-        order = np.lexsort((numbers, given.parents))
+        order = _ascending(given)
         at = np.maximum(np.ceil(given.counts * part).astype(np.int64) - 1, 0) + given.starts
         there = given.counts > 0
         return given.values.take(pa.array(order)).take(pa.array(np.where(there, at, 0), mask=~there))
@@ -166,7 +174,8 @@ def _mode(a: Node, order: Node | None = None) -> Node:
         chosen = best[np.flatnonzero(np.append(True, np.diff(whose) != 0))] if len(best) else best
         at = np.full(given.rows, -1, np.int64)
         at[parents[chosen]] = places[chosen]
-        return given.values.take(pa.array(at, mask=at < 0))
+        found = given.values.take(pa.array(at, mask=at < 0))
+        return pc.add(found, pa.scalar(0.0, element)) if floating(element) else found  # Of zeros the one without a sign.
 
     return listwise(run, element, a)
 
@@ -238,8 +247,7 @@ def _repeated(a: Node, often: Node) -> Node:
 def _one_percentile(a: Node, part: float) -> Node:
     def run(arrays: pa.Array) -> pa.Array:
         given = Lists.of(arrays)
-        (numbers,) = codes(given.values)
-        values = given.values.to_numpy(zero_copy_only=False)[np.lexsort((numbers, given.parents))]
+        values = given.values.to_numpy(zero_copy_only=False)[_ascending(given)]
         there = given.counts > 0
         if not len(values):
             return pa.nulls(given.rows, DOUBLE)
