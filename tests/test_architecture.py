@@ -316,6 +316,7 @@ NAMES_MODULES = {
     "": "the names of users are found when they are first named",
     "kernels": "all kernels are loaded in turn",
     "operator.catalogue": "a kind of box, which lies below operators, names its operator",
+    "query.over": "a list of columns names what draws functions OVER rows, which lies above streams",
     "query.serial": "a file names the user's module, once that is allowed",
     "sources.extras": "a source names the client library that may not be installed",
     "swarm.mutations": "a planted bug names the function that it changes",

@@ -88,6 +88,8 @@ MORE = (
        count(*) OVER (ORDER BY t RANGE BETWEEN INTERVAL '1' MONTH PRECEDING AND INTERVAL '1' MONTH FOLLOWING) AS a,
        max(id) OVER (PARTITION BY id % 2 ORDER BY t DESC RANGE INTERVAL 3 MONTHS PRECEDING) AS b
        FROM (SELECT id, TIMESTAMP '2024-01-31 12:00:00' + id * INTERVAL '10' DAY AS t FROM orders)""",
+    """SELECT id, approx_count_distinct(who) OVER (ORDER BY id) AS a, approx_count_distinct(kind) OVER (PARTITION BY who) AS b,
+       approx_count_distinct(disc, 0.01) FILTER (WHERE id > 1) OVER (ORDER BY id ROWS 2 PRECEDING) AS c FROM orders""",
     "SELECT p, e, count(*) AS c FROM orders LATERAL VIEW posexplode(split(kind, 'e')) v AS p, e GROUP BY p, e",
 )  # fmt: skip
 

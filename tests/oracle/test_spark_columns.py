@@ -157,6 +157,32 @@ def test_aggregates(spark: Any) -> None:
     assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
 
 
+def test_functions_over_rows(spark: Any) -> None:
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    by_k = Window.partitionBy("k", F.col("n") > 9).orderBy("at", F.col("m").asc_nulls_first())
+    last, every = by_k.rowsBetween(-1, Window.currentRow), Window.orderBy(F.col("at"))
+    columns = [
+        "n", F.row_number().over(by_k).alias("place"), F.sum("m").over(last).alias("sum"), (F.max("m").over(last) + 1).alias("more"),
+        F.lag("odd name", 1, "none").over(by_k).alias("before"), F.lead("m").over(by_k).alias("behind"),
+        F.lag("m", 2).over(every).alias("second"), F.first("m", ignorenulls=True).over(by_k).alias("first"),
+        F.last("m").over(by_k.rowsBetween(0, 2)).alias("last"), F.nth_value("n", 2).over(by_k).alias("nth"),
+        F.count("*").over(every.rangeBetween(Window.unboundedPreceding, Window.currentRow)).alias("so_far"),
+        F.rank().over(Window.partitionBy("k").orderBy("at")).alias("rank"),
+    ]  # fmt: skip
+
+    def draw(rows: Any) -> Any:
+        return rows.withWatermark("at", "1 second").select(*columns)
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+    def place(rows: Any) -> Any:
+        return rows.withWatermark("at", "1 second").withColumn("m", F.avg("m").over(by_k)).select("k", "m", "n")
+
+    assert as_text(on_its_own(place)) == as_text(in_batch(spark, place))
+
+
 def test_windows_stand_among_the_keys(spark: Any) -> None:
     from pyspark.sql import functions as F
 
@@ -177,8 +203,10 @@ def test_what_has_no_sql_here_is_named_with_what_to_do(spark: Any) -> None:
     from pyspark.sql import functions as F
 
     stream = ef.Dataflow("wrong").source(source(SCHEMA), name="t")
-    with pytest.raises(NotPortable, match=r"row_number\(\) OVER.*write it as text, or with the stream's methods"):
-        stream.select(F.row_number().over(Window.partitionBy("k").orderBy("n")).alias("r"))
+    with pytest.raises(NotPortable, match=r"update_field.*write it as text, or with the stream's methods"):
+        stream.select(F.struct("n").withField("more", F.lit(1)).alias("r"))
+    with pytest.raises(QueryError, match="order of event time"):
+        stream.with_watermark("at", "1 second").select(F.sum("n").over(Window.partitionBy("k").orderBy("n")).alias("r"))
     with pytest.raises(NotPortable, match=r"\.with_columns before"):
         stream.groupBy(F.col("n") + 1)
     with pytest.raises(UnknownColumn, match="nowhere"):

@@ -40,6 +40,27 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
         ("ann", 3, 5), ("bob", 5, 2)],
     "SELECT name, q FROM users u LEFT JOIN LATERAL (SELECT -qty q FROM orders WHERE who = u.name ORDER BY q NULLS LAST LIMIT 1) ON true": [
         ("ann", -5), ("bob", -2), ("zoe", None)],
+    "SELECT name, id FROM users u, LATERAL (SELECT id FROM orders WHERE who = u.name ORDER BY id LIMIT 2 OFFSET 1) x": [
+        ("ann", 3), ("bob", 5)],
+    "SELECT name, id FROM users u LEFT JOIN LATERAL (SELECT id FROM orders WHERE who = u.name ORDER BY id OFFSET 1) x": [
+        ("ann", 3), ("bob", 5), ("zoe", None)],
+    # The first groups of them.
+    """SELECT name, x.* FROM users u, LATERAL (SELECT kind AS k, count(*) AS c, sum(qty) AS s FROM orders WHERE who = u.name
+       GROUP BY kind ORDER BY c DESC, k LIMIT 1) x""": [
+        ("ann", "new", 1, 3), ("bob", None, 1, 2)],
+    """SELECT name, x.* FROM users u LEFT JOIN LATERAL (SELECT kind AS k, sum(qty) AS s FROM orders WHERE who = u.name GROUP BY kind
+       HAVING count(*) > 0 ORDER BY s DESC NULLS LAST LIMIT 1) x""": [
+        ("ann", "used", 5), ("bob", None, 2), ("zoe", None, None)],
+    "SELECT name, k FROM users u, LATERAL (SELECT DISTINCT kind AS k FROM orders WHERE who = u.name ORDER BY k DESC LIMIT 1) x": [
+        ("ann", "used"), ("bob", "used")],
+    "SELECT name, k FROM users u, LATERAL (SELECT kind AS k FROM orders WHERE who = u.name GROUP BY ALL ORDER BY k LIMIT 1 OFFSET 1) x": [
+        ("ann", "used"), ("bob", "used")],
+    "SELECT name, c FROM users u, LATERAL (SELECT count(*) AS c FROM orders WHERE who = u.name ORDER BY c LIMIT 1) x": [
+        ("ann", 2), ("bob", 2), ("zoe", 0)],
+    # HAVING without groups is asked of no rows, too.
+    "SELECT name, c FROM users u, LATERAL (SELECT count(*) AS c FROM orders WHERE who = u.name HAVING count(*) = 0) x": [("zoe", 0)],
+    "SELECT name, c FROM users u LEFT JOIN LATERAL (SELECT max(id) AS c FROM orders WHERE who = u.name HAVING max(id) > 3) x": [
+        ("ann", None), ("bob", 5), ("zoe", None)],
 }  # fmt: skip
 
 
@@ -59,6 +80,8 @@ def test_rows_that_come_once() -> None:
         ("SELECT count(*) AS c FROM users WHERE length(town) > o.qty", "by equalities"),
         ("SELECT sum(o.qty) AS c FROM users WHERE name = o.who", "by equalities"),
         ("SELECT town FROM users WHERE name = o.who LIMIT 1", "say ORDER BY"),
+        ("SELECT count(*) AS c FROM users WHERE name = o.who LIMIT 0", "leaves none"),
+        ("SELECT DISTINCT * FROM users WHERE name = o.who ORDER BY town LIMIT 1", "by their names"),
         ("SELECT o.id AS c WHERE o.id > 2", "WHERE of a SELECT without FROM"),
         ("SELECT town FROM users UNION ALL SELECT o.who FROM users", "LATERAL takes a SELECT"),
     ],

@@ -59,11 +59,21 @@ ASKED: dict[str, tuple[str, Callable[[int], Any]]] = {
     "nn": (f"nth_value(x, 2) IGNORE NULLS {W} ROWS UNBOUNDED PRECEDING)",
            lambda at: [*values(around(at, -COUNT, 0)), None, None][1]),
     "lg": (f"lag(w) IGNORE NULLS {W})", lambda at: last(around(at, -COUNT, -1), WORDS)),
+    "l3": (f"lag(w, 3) IGNORE NULLS {W})", lambda at: [*reversed(values(around(at, -COUNT, -1), WORDS)), None, None, None][2]),
+    "l2": (f"lag(x, 2, -1.0D) IGNORE NULLS {W})", lambda at: [*reversed(values(around(at, -COUNT, -1))), -1, -1][1]),
+    "cd": (f"approx_count_distinct(w) {W} ROWS BETWEEN 4 PRECEDING AND 1 PRECEDING)",
+           lambda at: len(set(values(around(at, -4, -1), WORDS)))),
+    "cf": ("approx_count_distinct(x) FILTER (WHERE n % 2 = 0) OVER (PARTITION BY k ORDER BY ts RANGE INTERVAL 9 SECONDS PRECEDING)",
+           lambda at: len({VALUES[i] for i in within(at, 9) if i % 2 == 0} - {None})),
 }  # fmt: skip
 AHEAD: dict[str, tuple[str, Callable[[int], Any]]] = {
     "m": (f"median(x) {W} ROWS BETWEEN 1 PRECEDING AND 2 FOLLOWING)", lambda at: middle(around(at, -1, 2))),
     "f": (f"first_value(w) IGNORE NULLS {W} ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING)", lambda at: first(around(at, 1, 3), WORDS)),
     "lg": (f"lag(x) IGNORE NULLS {W})", lambda at: last(around(at, -COUNT, -1), VALUES)),
+    "ld": (f"lead(w) IGNORE NULLS {W})", lambda at: first(around(at, 1, COUNT), WORDS)),
+    "l3": (f"lead(x, 3) IGNORE NULLS {W})", lambda at: [*values(around(at, 1, COUNT)), None, None, None][2]),
+    "l2": (f"lag(w, 2, 'none') IGNORE NULLS {W})", lambda at: [*reversed(values(around(at, -COUNT, -1), WORDS)), "none", "none"][1]),
+    "p": (f"lead(n, 2) {W})", lambda at: [*around(at, 1, COUNT), None, None][1]),
 }
 
 
@@ -88,8 +98,7 @@ def test_nothing_but_nulls() -> None:
     ("call", "says"),
     [
         (f"median(x) {W})", "kept for ever"),
-        (f"lag(x, 2) IGNORE NULLS {W})", "for as long as there are nulls"),
-        (f"lead(x) IGNORE NULLS {W})", "for as long as there are nulls"),
+        (f"approx_count_distinct(x) {W})", "kept for ever"),
         (f"sum(x) IGNORE NULLS {W})", "no IGNORE NULLS"),
         (f"row_number() IGNORE NULLS {W})", "no IGNORE NULLS"),
     ],

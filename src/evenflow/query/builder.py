@@ -36,6 +36,7 @@ from evenflow.query.kinds.kind import KeyedKind
 from evenflow.query.latest import draw_latest
 from evenflow.query.lineage import check_value
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network
+from evenflow.query.over import draw_over
 from evenflow.query.planner import layout
 from evenflow.query.protecting import AVAILABILITY
 from evenflow.query.serial import network_from_json, network_to_json
@@ -220,12 +221,13 @@ class Stream(CleanedStream):
 
     def select(self, *columns: Any, **named: Expression) -> Stream:
         """Exactly these columns: "a", "b + 1 as c", "*", `F.col("a")`, and d="expression" or d=function of a batch that returns one
-        value per row. One may be explode(list) or explode_outer(list): a row for each element."""
+        value per row. One may be explode(list) or explode_outer(list): a row for each element. Some may have functions OVER rows,
+        `F.sum("x").over(window)` or as text: what rows that come once can have is said in docs/sql.md."""
         made: list[tuple[str, Expression]] = []
         for given in columns[0] if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns:
             made += self._selected(selected(given))
         made += expressions_of("select", "select", named).items()
-        return draw_exploding(self, made) or self._then("select", {"columns": tuple(made)})
+        return draw_exploding(self, made) or draw_over(self, made) or self._then("select", {"columns": tuple(made)})
 
     selectExpr = select
 
@@ -233,8 +235,8 @@ class Stream(CleanedStream):
         """All columns, some computed anew in their place, others added at the end."""
         given = {} if columns is None else expressions_of(self.flow.free("select"), "with_columns", columns)
         new = {**given, **expressions_of(self.flow.free("select"), "with_columns", named)}
-        kept = [(column, new.pop(column, column)) for column in self.columns]
-        return self._then("select", {"columns": (*kept, *new.items())})
+        made = (*((column, new.pop(column, column)) for column in self.columns), *new.items())
+        return draw_over(self, made) or self._then("select", {"columns": made})
 
     withColumns = with_columns
 

@@ -26,7 +26,8 @@ class Spanned(Built):
     columns in which rows of one time are in order, and equal where places go by that.
 
     State: of each key the times, and the columns that the totals are of, of its last rows; all columns where frames reach ahead; of frames
-    that begin with the first row three words each. No key is forgotten.
+    that begin with the first row three words each. Of neighbours that are no nulls the last such rows, however far back they are; a row
+    that waits for some waits for as long as there are nulls. A box has either these neighbours or none of them. No key is forgotten.
     """
 
     operator: ClassVar[str] = "user.spanned:Spanned"
@@ -51,6 +52,11 @@ class Spanned(Built):
     def by_rows(self) -> bool:
         """Whether some frame is a number of rows."""
         return not all(place.span for place in self.places)
+
+    @property
+    def among_known(self) -> tuple[Place, ...]:
+        """Neighbours that are counted without nulls."""
+        return tuple(place for place in self.places if place.known and place.function in NEIGHBOURS)
 
     @property
     def held_us(self) -> int:
@@ -99,7 +105,7 @@ class Spanned(Built):
         if not self.ahead_rows:
             return time
         farthest = ("lead", self.time, self.ahead_rows)
-        follows = (place.name for place in self.places if (place.function, place.column, place.low) == farthest)
+        follows = (place.name for place in self.places if not place.known and (place.function, place.column, place.low) == farthest)
         return None if self.ahead_us else next(follows, None)
 
 
@@ -134,8 +140,6 @@ def unfit(place: Place) -> str | None:
         return f"{place.function} of every row changes with every row to come"
     if place.function == LISTED and place.low is None:
         return "all its values would be kept for ever; say how many rows or how long: ROWS BETWEEN 99 PRECEDING AND CURRENT ROW"
-    if place.known and place.function in NEIGHBOURS:
-        return "IGNORE NULLS of rows that follow, or of more than one before, would keep rows for as long as there are nulls"
     if place.function in FRAMED and place.high is None:
         return "all rows that follow would be waited for; write AND INTERVAL '10' MINUTES FOLLOWING, or CURRENT ROW"
     return None

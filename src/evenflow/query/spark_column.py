@@ -144,6 +144,41 @@ def _case(node: Any) -> str:
     return f"CASE{branches}{f' ELSE {_text(otherwise.get())}' if otherwise.isDefined() else ''} END"
 
 
+def _window(node: Any) -> str:
+    """A function OVER rows. Numbers of a frame are negative before the row; lag and lead have all their arguments, whatever was given."""
+    call, spec = node.windowFunction(), node.windowSpec()
+    name = call.functionName().lower() if _kind(call) == "UnresolvedFunction" else ""
+    if name in ("lag", "lead", "nth_value"):
+        *given, ignored = [_text(each) for each in _seq(call.arguments())]
+        said = f"{name}({', '.join(each for each in given if each != 'NULL')}){' IGNORE NULLS' if ignored == 'true' else ''}"
+    else:
+        said = _text(call)
+    keys, order = (", ".join(map(write, _seq(part))) for write, part in ((_text, spec.partitionColumns()), (_placed, spec.sortColumns())))
+    parts = [f"PARTITION BY {keys}" if keys else "", f"ORDER BY {order}" if order else ""]
+    if spec.frame().isDefined():
+        frame = spec.frame().get()
+        kind = "ROWS" if _kind(frame.frameType()) == "Row$" else "RANGE"
+        parts.append(f"{kind} BETWEEN {_bound(frame.lower())} AND {_bound(frame.upper())}")
+    return f"{said} OVER ({' '.join(filter(None, parts))})"
+
+
+def _placed(node: Any) -> str:
+    """A part of the order of a window, with where nulls are."""
+    if _kind(node) != "SortOrder":
+        return _text(node)
+    return f"{_order(node)} NULLS {'FIRST' if _kind(node.nullOrdering()) == 'NullsFirst$' else 'LAST'}"
+
+
+def _bound(bound: Any) -> str:
+    kind = _kind(bound)
+    if kind != "Value":
+        return {"CurrentRow$": "CURRENT ROW", "UnboundedPreceding$": "UNBOUNDED PRECEDING"}.get(kind, "UNBOUNDED FOLLOWING")
+    number = bound.value().value() if _kind(bound.value()) == "Literal" else None
+    if not isinstance(number, int):
+        raise NotPortable(f"a frame that goes on for {bound.value().sql()} cannot be written as an expression: write it as text")
+    return f"{abs(number)} {'PRECEDING' if number < 0 else 'FOLLOWING'}" if number else "CURRENT ROW"
+
+
 def _order(node: Any) -> str:
     return f"{_text(node.child())} {'desc' if 'Desc' in node.sortDirection().getClass().getSimpleName() else 'asc'}"
 
@@ -163,6 +198,7 @@ _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
     "CaseWhenOtherwise": _case,
     "SqlExpression": lambda node: f"({node.expression()})",
     "SortOrder": _order,
+    "Window": _window,
     "LambdaFunction": _lambda,
     "UnresolvedNamedLambdaVariable": lambda node: _quoted(node.name()),
     "UnresolvedExtractValue": lambda node: f"{_text(node.child())}[{_text(node.extraction())}]",

@@ -35,8 +35,8 @@ def look_alike(values: pa.Array) -> bool:
         return False
     if not pa.types.is_floating(values.type):
         return True
-    zero = values.to_numpy(zero_copy_only=False) == 0.0
-    signs = np.signbit(values.to_numpy(zero_copy_only=False)[zero])
+    numbers = values.to_numpy(zero_copy_only=False)
+    signs = np.signbit(numbers[numbers == 0.0])
     return not signs.any() or bool(signs.all())
 
 

@@ -25,6 +25,7 @@ from evenflow.operator.user.carried import Fields, Run, carried_on, runs, total
 from evenflow.operator.user.process import Process
 from evenflow.processor import BatchProcessor, Groups, Timers
 from evenflow.query import spanned as described
+from evenflow.query.ranked import Place
 from evenflow.state.keys import to_array
 from evenflow.stream.arrays import Bools, Int64s, Objects
 
@@ -149,12 +150,21 @@ class Totals(BatchProcessor):
         first: int64 (g,), place of the first row of each key that has not come out, or behind its last one."""
         described, group, here = self._described, line.rows.group, np.arange(line.at.size)
         kept = here >= (first - described.held_rows)[group] if described.by_rows else np.zeros(line.at.size, np.bool_)
+        for place in described.among_known:
+            valid, until = self._known(place, line)
+            kept |= valid & (until[first][group] - until[:-1] <= -int(place.low or 0))
         if described.by_time:
             oldest, timed = passed.copy(), line.at != NEVER
             left = timed & (here >= first[group])
             np.minimum.at(oldest, group[left], line.at[left])
             kept |= timed & (line.at >= oldest[group] - described.held_us)
         return np.flatnonzero(kept)
+
+    def _known(self, place: Place, line: _Line) -> tuple[Bools, Int64s]:
+        """(bool (n,), which rows of the line have no null there; int64 (n + 1,), how many such rows are before each)."""
+        values = line.times if place.column == self._described.time else line.values[str(place.column)]
+        valid = values.is_valid().to_numpy(zero_copy_only=False)
+        return valid, np.append(0, np.cumsum(valid))
 
     def _kept(self, state: Any, name: str, kind: pa.DataType) -> pa.Array:
         values, missing = self._fields[name]
@@ -223,7 +233,10 @@ class Waiting(Totals):
         least; OVER: there are none."""
         here, group = np.arange(line.at.size), line.rows.group
         first = line.begin + line.held - getattr(state, WAITS).get(0).astype(np.int64)
-        there = line.rows.stop - here > self._described.ahead_rows
+        there = line.rows.stop - here > (0 if self._described.among_known else self._described.ahead_rows)
+        for place in self._described.among_known:
+            _, until = self._known(place, line)
+            there &= until[line.rows.stop] - until[1:] >= int(place.low or 0)
         there |= (passed == OVER)[group]
         there &= (line.at == NEVER) | (line.at <= (passed - self._described.ahead_us)[group])
         made = np.flatnonzero(there & (here >= first[group]))

@@ -15,12 +15,16 @@ from sqlglot import exp
 
 from evenflow.query.script.inner import Parted, about_around, column_of, named, outer, own_columns, parted
 from evenflow.query.script.join import conjuncts, joined
-from evenflow.query.script.lowering import Lower, Tables, is_aggregated
+from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
+from evenflow.query.script.placed import number_of
 from evenflow.query.script.relation import UNSEEN, Relation, Visible, computed, free_name
 from evenflow.query.script.scalars import of_no_rows
+from evenflow.query.script.sets import by_all
 from evenflow.query.sql.parser import to_sql
 
-_PARTS: Final = frozenset({"expressions", "from_", "joins", "where", "with_", "kind", "group", "having", "distinct", "order", "limit"})
+_PARTS: Final = frozenset(
+    {"expressions", "from_", "joins", "where", "with_", "kind", "group", "having", "distinct", "order", "limit", "offset"}
+)
 
 
 _KEY: Final = "_beside"
@@ -35,7 +39,7 @@ def beside(lower: Lower, left: Relation, join: exp.Join, tables: Tables, pending
     if side not in ("", "LEFT") or join.kind.upper() not in ("", "INNER", "CROSS", "OUTER") or join.method or join.args.get("using"):
         lower.script.fail(join, "LATERAL stands behind a comma, JOIN, CROSS JOIN and LEFT JOIN ... ON")
     if not isinstance(inner, exp.Select) or any(value and clause not in _PARTS for clause, value in inner.args.items()):
-        lower.script.fail(lateral, "LATERAL takes a SELECT with FROM, WHERE, GROUP BY, HAVING, ORDER BY and LIMIT")
+        lower.script.fail(lateral, "LATERAL takes a SELECT with FROM, WHERE, GROUP BY, HAVING, ORDER BY, LIMIT and OFFSET")
     conditions = [] if on is None or (isinstance(on, exp.Boolean) and on.this) else conjuncts(on)
     if side == "":
         pending += conditions
@@ -56,7 +60,7 @@ def beside(lower: Lower, left: Relation, join: exp.Join, tables: Tables, pending
 
 def _of_row(lower: Lower, left: Relation, inner: exp.Select, conditions: Sequence[exp.Expr], name: str) -> Relation:
     """Columns computed of each row: the query has one row, whatever that says."""
-    for clause in ("where", "group", "having", "distinct", "order", "limit"):
+    for clause in ("where", "group", "having", "distinct", "order", "limit", "offset"):
         if inner.args.get(clause):
             _refuse(lower, inner, clause.upper(), "a SELECT without FROM, which is one row")
     if conditions or any(map(is_aggregated, inner.expressions)) or any(item.is_star for item in inner.expressions):
@@ -72,25 +76,32 @@ def _of_rows(
     query.set("with_", None)
     over_both = [item for item in inner.expressions if not item.is_star and about_around(lower, inner, item, left, tables)]
     grouped = any(inner.args.get(clause) for clause in ("group", "having")) or any(map(is_aggregated, inner.expressions))
-    together = grouped or inner.args.get("distinct") or inner.args.get("limit")
+    first = inner.args.get("limit") or inner.args.get("offset")
+    together = grouped or inner.args.get("distinct") or first
     if together and (found.others or over_both):
         what = found.others[0] if found.others else over_both[0]
         lower.script.fail(what, "a LATERAL query with aggregates, DISTINCT or LIMIT is about the row beside it by equalities in WHERE only")
-    if inner.args.get("order") is not None and inner.args.get("limit") is None:
+    if inner.args.get("order") is not None and first is None:
         query.set("order", None)  # Rows that are joined are in no order.
-    if grouped and not inner.args.get("group") and not inner.args.get("having"):
+    if grouped and not inner.args.get("group"):
         if conditions:
             lower.script.fail(conditions[0], "an aggregate has a row for each row beside it; write ON true")
-        return _of_totals(lower, left, found, name, tables)
+        _one_row(lower, query)
+        return _of_totals(lower, left, found, side, name, tables)
+    if inner.args.get("distinct") and first is not None:
+        _as_groups(lower, query)
+        grouped = True
     keys = [each.own for each in found.equal]
     hidden = [exp.alias_(key.copy(), f"{_KEY}{at}", quoted=True) for at, key in enumerate(keys)]
     if grouped and keys:
         group = query.args.get("group") or exp.Group()
-        if group.args.get("all") or any(group.args.get(each) for each in ("rollup", "cube", "grouping_sets")):
-            _refuse(lower, group, "GROUP BY ALL, ROLLUP, CUBE and GROUPING SETS", "LATERAL")
+        if any(group.args.get(each) for each in ("rollup", "cube", "grouping_sets")):
+            _refuse(lower, group, "ROLLUP, CUBE and GROUPING SETS", "LATERAL")
+        if group.args.get("all"):
+            group = by_all(item.unalias().copy() for item in inner.expressions)
         query.set("group", exp.Group(expressions=[*group.expressions, *(key.copy() for key in dict.fromkeys(keys))]))
-    if inner.args.get("limit"):
-        _first_rows(lower, inner, query, keys)
+    if first is not None:
+        _first_rows(lower, query, keys)
     own = own_columns(lower, inner, [*found.others, *over_both], tables) if found.others or over_both else []
     names = {column: column_of(name, f"{_KEY}{len(hidden) + at}") for at, column in enumerate(own)}
     hidden += [exp.alias_(column.copy(), names[column].name, quoted=True) for column in own]
@@ -118,9 +129,13 @@ def _of_rows(
     )
 
 
-def _of_totals(lower: Lower, left: Relation, found: Parted, name: str, tables: Tables) -> Relation:
-    """A row of aggregates for each row: of none, too."""
+def _of_totals(lower: Lower, left: Relation, found: Parted, side: str, name: str, tables: Tables) -> Relation:
+    """A row of aggregates for each row, of none, too; with HAVING only where it is true of them."""
     query, items = found.query, found.query.expressions
+    having = query.args.get("having")
+    if having is not None:
+        items = [*items, _written_out(having.this, items)]
+        query.set("having", None)
     if not lower.changes:
         lower.script.fail(query, "an aggregate of what is beside a row changes; use changelog or complete mode")
     keys = [each.own for each in found.equal]
@@ -139,27 +154,69 @@ def _of_totals(lower: Lower, left: Relation, found: Parted, name: str, tables: T
     for at, item in enumerate(items):
         there = exp.If(this=column_of(unseen, "_there"), true=column_of(unseen, f"_value{at}"))
         shown.append((_name_of(item), exp.Case(ifs=[there], default=of_no_rows(item.unalias().copy()))))
+    if having is not None:
+        (_, true), shown = shown[-1], shown[:-1]
+        if side == "":
+            with lower.script.at(having):
+                relation = relation.where(relation.stream.where(to_sql(lower.rewritten(relation, true))))
+        else:
+            shown = [(each, exp.Case(ifs=[exp.If(this=true.copy(), true=value)])) for each, value in shown]
     return _with_columns(lower, relation, shown, name)
 
 
-def _first_rows(lower: Lower, inner: exp.Select, query: exp.Select, keys: Sequence[exp.Expr]) -> None:
-    """LIMIT as the first rows of each value of what has to be equal."""
-    order, limit = inner.args.get("order"), inner.args["limit"]
+def _first_rows(lower: Lower, query: exp.Select, keys: Sequence[exp.Expr]) -> None:
+    """LIMIT and OFFSET as the first rows, or groups, of each value of what has to be equal."""
+    order, limit, offset = (query.args.get(clause) for clause in ("order", "limit", "offset"))
     if order is None:
-        lower.script.fail(limit, "LIMIT of a LATERAL query takes the first rows of an order; say ORDER BY")
-    if inner.args.get("group") or inner.args.get("distinct") or not isinstance(limit.expression, exp.Literal):
-        lower.script.fail(limit, "LIMIT of a LATERAL query is a number of rows, not of groups; write the groups as a query in its FROM")
-    shown = {item.alias.lower(): item.this for item in inner.expressions if isinstance(item, exp.Alias)}
+        lower.script.fail(limit or offset or query, "LIMIT of a LATERAL query takes the first rows of an order; say ORDER BY")
+    most, before = number_of(lower, limit, "LIMIT"), number_of(lower, offset, "OFFSET") or 0
     parts = [part.copy() for part in order.expressions]
-    for part in parts:  # Names of the list come first, as in Spark.
-        if isinstance(part.this, exp.Column) and not part.this.table and part.this.name.lower() in shown:
-            part.set("this", shown[part.this.name.lower()].copy())
+    for part in parts:
+        part.set("this", _written_out(part.this, query.expressions))
     place = exp.Window(
         this=exp.Anonymous(this="row_number"), partition_by=[key.copy() for key in keys] or None, order=exp.Order(expressions=parts)
     )  # fmt: skip
-    query.set("qualify", exp.Qualify(this=exp.LTE(this=place, expression=limit.expression.copy())))
-    query.set("order", None)
-    query.set("limit", None)
+    wanted: list[exp.Expr] = [exp.LTE(this=place, expression=exp.Literal.number(before + most))] if most is not None else []
+    if before:
+        wanted.append(exp.GT(this=place.copy(), expression=exp.Literal.number(before)))
+    query.set("qualify", exp.Qualify(this=exp.and_(*wanted, copy=False)) if wanted else None)
+    for clause in ("order", "limit", "offset"):
+        query.set(clause, None)
+
+
+def _written_out(tree: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+    """The expression without names of the list, which come first, as in Spark, but for what an aggregate is of."""
+    named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
+            written: exp.Expr = named[node.name.lower()].copy()
+            return written
+        for child in () if is_aggregate(node) else list(node.iter_expressions()):
+            if (made := one(child)) is not child:
+                child.replace(made)
+        return node
+
+    return one(tree.copy())
+
+
+def _as_groups(lower: Lower, query: exp.Select) -> None:
+    """DISTINCT in front of LIMIT: what is distinct are groups, of which the first are taken."""
+    distinct, items = query.args["distinct"], query.expressions
+    if distinct.args.get("on") or any(item.is_star or is_aggregated(item) for item in items) or query.args.get("group"):
+        lower.script.fail(
+            query, "DISTINCT with LIMIT of a LATERAL query is of columns by their names; write what is distinct as a query in its FROM"
+        )
+    query.set("distinct", None)
+    query.set("group", exp.Group(expressions=[item.unalias().copy() for item in items]))
+
+
+def _one_row(lower: Lower, query: exp.Select) -> None:
+    """ORDER BY, LIMIT and OFFSET of an aggregate without groups, which is one row."""
+    if number_of(lower, query.args.get("limit"), "LIMIT") == 0 or number_of(lower, query.args.get("offset"), "OFFSET"):
+        lower.script.fail(query, "an aggregate without groups is one row, and this LIMIT or OFFSET leaves none")
+    for clause in ("order", "limit", "offset"):
+        query.set(clause, None)
 
 
 def _with_columns(lower: Lower, relation: Relation, items: Sequence[tuple[str, exp.Expr]], table: str) -> Relation:

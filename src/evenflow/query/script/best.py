@@ -11,7 +11,7 @@ from evenflow.query.aggregates import RANK
 from evenflow.query.ranked import Place
 from evenflow.query.script.group import END, START, check_windows, first_of
 from evenflow.query.script.lowering import RANKS, Item, Lower, Tables, is_aggregate
-from evenflow.query.script.placed import drawn, in_time_order, order_of, placed_rows
+from evenflow.query.script.placed import counted_exactly, drawn, in_time_order, order_of, placed_rows
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.spanned import is_around, spanned_rows
@@ -35,11 +35,11 @@ def over_rows(lower: Lower, tree: exp.Select, relation: Relation, items: Sequenc
     windows = [node for _, item in items for node in item.find_all(exp.Window)]
     first = windows[0]
     if lower.changes and (is_changelog(relation.stream.schema) or relation.stream.event_time is None or not all(map(_is_of_last, windows))):
-        return placed_rows(lower, relation, items)
+        return placed_rows(lower, relation, counted_exactly(items))
     lower.check_final(relation, first, "a function OVER rows")
     over = None if any(map(is_around, windows)) else _one_over(lower, relation, windows)
     if over is None:
-        return spanned_rows(lower, relation, items)
+        return spanned_rows(lower, relation, counted_exactly(items))
     ties = in_time_order(lower, relation, over.order, first, "OVER")
     time = str(relation.stream.event_time)
     made, keys = columns_of(over.keys, "_key", relation)

@@ -92,6 +92,23 @@ def _spread_out(window: exp.Window) -> None:
     window.replace(exp.Paren(this=call.copy().transform(one)))
 
 
+def counted_exactly(items: Sequence[Item]) -> list[Item]:
+    """approx_count_distinct OVER frames is of the values of each frame, which are there anyway."""
+
+    def one(node: exp.Expr) -> exp.Expr:
+        call = node.this.this if isinstance(node, exp.Window) and isinstance(node.this, exp.Filter) else node.this
+        if not isinstance(node, exp.Window) or not isinstance(call, exp.Anonymous) or call.name.lower() != "approx_count_distinct":
+            return node
+        listed = node.copy()
+        listed.meta[GIVEN] = call.name, list(call.expressions)
+        values = exp.Anonymous(this=LISTED, expressions=call.expressions[:1])
+        listed.set("this", exp.Filter(this=values, expression=node.this.expression.copy()) if call is not node.this else values)
+        distinct = exp.Anonymous(this="array_distinct", expressions=[listed])
+        return exp.Cast(this=exp.Anonymous(this="size", expressions=[distinct]), to=exp.DataType.build("bigint", dialect="spark"))
+
+    return [(name, item.copy().transform(one)) for name, item in items]
+
+
 def _write_out(lower: Lower, window: exp.Window, named: Mapping[str, exp.Window]) -> None:
     alias = window.args.get("alias")
     if alias is None:

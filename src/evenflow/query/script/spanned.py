@@ -40,7 +40,8 @@ def spanned_rows(lower: Lower, relation: Relation, items: Sequence[Item]) -> Rel
     """The query's columns, of which some have functions OVER rows in order of event time, each perhaps another one. What waits for a number
     of rows stands last: nobody knows when these come, so no box behind it can go by its rows' event time. Several such stand beside each
     other, see `Parts`."""
-    groups = sorted(together(items), key=lambda windows: (any(map(_waits, windows)), not windows[0].args.get("partition_by")))
+    apart = [[w for w in windows if _is_known(w) == known] for windows in together(items) for known in (False, True)]
+    groups = sorted(filter(None, apart), key=lambda windows: (any(map(_waits, windows)), not windows[0].args.get("partition_by")))
     relation = _read(relation, items)
     if sum(any(map(_waits, windows)) for windows in groups) < 2:
         return placed_rows(lower, relation, items, groups, _drawn)
@@ -55,6 +56,11 @@ def _read(relation: Relation, items: Sequence[Item]) -> Relation:
         return relation
     stream = relation.stream.select(*(quoted(name) for name in relation.stream.columns if name in names))
     return replace(relation, stream=stream, columns=tuple(v for v in relation.columns if v.column in names))
+
+
+def _is_known(window: exp.Window) -> bool:
+    """Whether it is a neighbour among the rows whose value is not null: of a box that keeps these rows, however far they are apart."""
+    return isinstance(window.this, exp.IgnoreNulls) and window.this.this.name.lower() in NEIGHBOURS
 
 
 def _waits(window: exp.Window) -> bool:
