@@ -25,6 +25,7 @@ from evenflow.swarm.run import run_seed
 from evenflow.swarm.search import Findings, search
 from evenflow.swarm.seldom_mutations import SELDOM
 from evenflow.swarm.showing import able, traits
+from evenflow.swarm.version_mutations import VERSIONS
 from tests.drawn import one_in
 
 pytestmark = pytest.mark.swarm
@@ -77,6 +78,7 @@ FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
 LOST = 60
 """Of those that are lost, so many are run with small parts."""
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
+PLANTED = (*MUTATIONS, *SELDOM, *VERSIONS)
 
 RARE = re.compile(
     "V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"
@@ -227,13 +229,13 @@ def test_bugs_of_modes_are_found(name: str) -> None:
 
 
 def test_each_planted_bug_has_a_name_of_its_own() -> None:
-    assert len({mutation.name for mutation in (*MUTATIONS, *SELDOM)}) == len(MUTATIONS) + len(SELDOM)
+    assert len({mutation.name for mutation in PLANTED}) == len(PLANTED)
 
 
 def test_every_bug_can_be_planted_and_is_gone_afterwards() -> None:
     """Their words are where they are said to be; and what runs after all of them runs as before."""
     before = run_seed(1, tell=True)
-    for mutation in (*MUTATIONS, *SELDOM, WORD):
+    for mutation in (*PLANTED, WORD):
         with planted(mutation):
             pass
     after = run_seed(1, tell=True)

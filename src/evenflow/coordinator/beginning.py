@@ -64,7 +64,8 @@ def _plans(
         Plan(
             PlanNumber(FIRST_PLAN + number), content.effective, first.placement, (),
             Settings(
-                content.ranges, content.weights, versions.get(content.version), content.keeps, content.newcomers, first.modes,
+                content.ranges, content.weights, versions.get(content.version), keeps=content.keeps, newcomers=content.newcomers,
+                modes=first.modes,
             ),
         )
         for number, content in enumerate(contents)
