@@ -73,6 +73,7 @@ AHEAD: dict[str, tuple[str, Callable[[int], Any]]] = {
     "ld": (f"lead(w) IGNORE NULLS {W})", lambda at: first(around(at, 1, COUNT), WORDS)),
     "l3": (f"lead(x, 3) IGNORE NULLS {W})", lambda at: [*values(around(at, 1, COUNT)), None, None, None][2]),
     "l2": (f"lag(w, 2, 'none') IGNORE NULLS {W})", lambda at: [*reversed(values(around(at, -COUNT, -1), WORDS)), "none", "none"][1]),
+    "ln": (f"lag(x, -1) IGNORE NULLS {W})", lambda at: first(around(at, 1, COUNT), VALUES)),
     "p": (f"lead(n, 2) {W})", lambda at: [*around(at, 1, COUNT), None, None][1]),
 }
 

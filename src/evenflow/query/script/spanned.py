@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.query.built import params_of
-from evenflow.query.ranked import FRAMED, NEIGHBOURS, PLACES, Place, misfit
+from evenflow.query.ranked import NEIGHBOURS, PLACES, Place, misfit
 from evenflow.query.script.lowering import Item, Lower
 from evenflow.query.script.placed import in_time_order, placed_rows, together
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
@@ -67,8 +67,8 @@ def _waits(window: exp.Window) -> bool:
     """Whether it is of rows that follow, by number."""
     spec = window.args.get("spec")
     call = window.this.this if isinstance(window.this, exp.IgnoreNulls) else window.this
-    if isinstance(call, exp.Anonymous) and call.name.lower() == "lead":
-        return True
+    if isinstance(call, exp.Anonymous) and call.name.lower() in NEIGHBOURS:
+        return call.name.lower() == "lead" or any(isinstance(step, exp.Neg) for step in call.expressions[1:2])
     if spec is None or str(spec.args.get("kind")).upper() != "ROWS":
         return False
     return str(spec.args.get("end_side") or "").upper() == "FOLLOWING"
@@ -135,7 +135,7 @@ class Parts:
 
 
 def _waits_for(places: Sequence[Place]) -> bool:
-    return any(place.function == "lead" or (place.function in FRAMED and not place.span and (place.high or 0) > 0) for place in places)
+    return any(place.function == "lead" or (not place.span and ((place.low or 0) > 0 or (place.high or 0) > 0)) for place in places)
 
 
 def _apart(places: Sequence[Place]) -> tuple[list[Place], list[Place]]:
