@@ -17,6 +17,7 @@ from evenflow.availability.content import Content
 from evenflow.availability.entries import Cut
 from evenflow.availability.retained import garbage_programs, program_named, version_name
 from evenflow.availability.standing import Standing
+from evenflow.coordinator.events import Sweep
 from evenflow.coordinator.versions import versions_since
 from evenflow.errors import LocationError, ProgramChanged, ProgramMissing
 from evenflow.query.network import Network
@@ -26,6 +27,7 @@ from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
 from evenflow.stream.digest import digest_of
 from evenflow.world.locations.versions import Drawn, Programs, said_of
+from evenflow.world.spark.driver.appending import swept
 
 PLANNING = {"sites": 2, "partitions": 8, "max_partitions": None, "writers": None}
 NAMES = pa.table({"key": pa.array([0, 1], pa.int64()), "name": ["a", "b"]})
@@ -207,3 +209,14 @@ def test_versions_that_nobody_needs_go() -> None:
     assert garbage_programs([*names, "rows/000001/x"], 2, {"", old}, {gone}) == sorted([version_name(lost), version_name(gone)])
     assert garbage_programs(names, 3, {now}, {gone}) == sorted(version_name(each) for each in ("", old, gone, lost))
     assert garbage_programs(names, 3, set(), {gone}) == [], "nobody has said what is needed"
+
+
+def test_they_are_deleted_from_the_store(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    old, now, lost = (program_named(*each, "ab", "cd") for each in ((1, 1), (2, 1), (1, 2)))
+    names = [version_name(each) for each in ("", old, now, lost)]
+    for name in names:
+        store.create(name, b"{}")
+    assert swept(store, Sweep((), 2, programs=(frozenset({""}), frozenset()))) == 0, "a run that was never replaced has none to look for"
+    assert swept(store, Sweep((), 2, programs=(frozenset({old, now}), frozenset({""})))) == 2
+    assert sorted(store.names("versions/")) == sorted(map(version_name, (old, now)))
