@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow import sources
-from evenflow.sources.generator import BLOCK_ROWS, zipf_ranks
+from evenflow.sources.generator import BLOCK_ROWS, zipf_ranks, zipf_ranks_once
 from evenflow.sources.pace import Pace
 from evenflow.sources.packets import ACK, CYCLE_ROWS, FIN, FIRST_EPHEMERAL, RST, SYN
 
@@ -78,6 +78,7 @@ def test_the_guide_table_is_the_inverse_of_the_distribution() -> None:
     points = np.concatenate([edges - np.uint64(1), edges[:-1] + np.uint64(1), np.array([0], np.uint64)])
     expected = np.minimum(np.searchsorted(cumulative, points * 2.0**-53, side="right"), keys - 1)
     assert (zipf_ranks(points << np.uint64(11), keys, 1.2) == expected).all()
+    assert (zipf_ranks_once(points << np.uint64(11), keys, 1.2) == expected).all()
 
 
 @pytest.mark.parametrize("rate", [1, 3, 1000, 7919, 1_000_000, 3_000_000])

@@ -56,15 +56,21 @@ def stream_of(seed: int, partition: int, column: int) -> int:
     return int(mix(np.array([start], np.uint64))[0])
 
 
+def zipf_cumulative(keys: int, exponent: float) -> npt.NDArray[np.float64]:
+    """The Zipf distribution over ranks 0..keys-1: float64 (keys,), the last is 1."""
+    weights: npt.NDArray[np.float64] = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
+    cumulative: npt.NDArray[np.float64] = np.cumsum(weights)
+    cumulative /= cumulative[-1]
+    return cumulative
+
+
 @lru_cache(maxsize=4)
 def zipf_tables(keys: int, exponent: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int32], npt.NDArray[np.bool_]]:
     """Inverse of the Zipf distribution over ranks 0..keys-1: (cumulative, guide, split).
 
     guide[b] is the rank at the lower end of bucket b of 2^20; split[b] says that more than one rank lies in the bucket.
     """
-    weights: npt.NDArray[np.float64] = np.arange(1, keys + 1, dtype=np.float64) ** -exponent
-    cumulative: npt.NDArray[np.float64] = np.cumsum(weights)
-    cumulative /= cumulative[-1]
+    cumulative = zipf_cumulative(keys, exponent)
     found = np.searchsorted(cumulative, np.arange((1 << GUIDE_BITS) + 1) / (1 << GUIDE_BITS), side="right")
     edges: npt.NDArray[np.int32] = np.minimum(found, keys - 1).astype(np.int32)
     split: npt.NDArray[np.bool_] = edges[:-1] != edges[1:]
@@ -77,9 +83,19 @@ def zipf_ranks(bits: npt.NDArray[np.uint64], keys: int, exponent: float) -> npt.
     bucket = bits >> np.uint64(64 - GUIDE_BITS)
     ranks: npt.NDArray[np.int64] = guide[bucket].astype(np.int64)
     rare = np.flatnonzero(split[bucket])  # Few: most of the mass lies in buckets with one rank.
-    ranks[rare] = np.searchsorted(cumulative, (bits[rare] >> np.uint64(11)) * 2.0**-53, side="right")
+    ranks[rare] = _found(cumulative, bits[rare])
     np.minimum(ranks, keys - 1, out=ranks)
     return ranks
+
+
+def zipf_ranks_once(bits: npt.NDArray[np.uint64], keys: int, exponent: float) -> npt.NDArray[np.int64]:
+    """The same ranks for somebody who draws no more: no tables are kept, which have 5 MB and more."""
+    ranks: npt.NDArray[np.int64] = np.minimum(_found(zipf_cumulative(keys, exponent), bits), keys - 1)
+    return ranks
+
+
+def _found(cumulative: npt.NDArray[np.float64], bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    return np.searchsorted(cumulative, (bits >> np.uint64(11)) * 2.0**-53, side="right")
 
 
 def payload(seed: int, partition: int) -> dict[str, pa.Array]:

