@@ -20,15 +20,17 @@ from tests.restarting import Setting, main
 
 @dataclass(frozen=True)
 class Lines(Setting):
-    """port: where the lines come from."""
+    """port: where the lines come from. durability: of their source."""
 
     MODULE: ClassVar[str] = "tests.restarting_lines"
     epoch_rows: int = 40
     port: int = 0
+    durability: str = "kept"
 
     def dataflow(self) -> ef.Dataflow:
         flow = ef.Dataflow("lines")
-        rows = flow.source(ef.sources.tcp_lines("127.0.0.1", self.port, "id bigint, k bigint"), name="lines").where("id >= 0")
+        lines = ef.sources.tcp_lines("127.0.0.1", self.port, "id bigint, k bigint", durability=self.durability)  # type: ignore[arg-type]
+        rows = flow.source(lines, name="lines").where("id >= 0")
         rows.select("id", "k").to(ef.sinks.table(self.database, "rows"), name="rows")
         rows.group_by("k").agg(n="count(*)", total="sum(id)").to(ef.sinks.table(self.database, "totals", "k"), name="totals")
         return flow

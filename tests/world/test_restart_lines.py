@@ -50,6 +50,26 @@ def test_lines_are_read_again_from_the_store(start: Start, sender: Sender, tmp_p
     assert said.startswith("SourceError: ") and first.name in said and "Nobody else has these rows" in said
 
 
+@pytest.mark.conformance
+def test_lines_that_are_not_kept_are_written_nowhere_and_missed_by_totals(start: Start, sender: Sender, tmp_path: Path) -> None:
+    """Goal: a restart goes on without them, and counts what comes then. Method: kill -9 of everything, without a checkpoint; more lines."""
+    setting = Lines(str(tmp_path), port=sender.port, durability="none", checkpoint_s=None)
+    driver = start(setting)
+    assert driver.line() == "running 1"
+    sender.accept()
+    sender.send(500)
+    wait_until(lambda: setting.count() == 500, 60, "500 lines are put out")
+    driver.kill()
+    driver = start(setting)
+    assert driver.line() == "running 2"
+    sender.accept()
+    sender.send(300)
+    wait_until(lambda: setting.ask("SELECT sum(n) FROM totals") == [(300,)], 60, "300 lines are counted")
+    assert {number for (number,) in setting.ask("SELECT id FROM rows")} == set(range(800)) and not (
+        Path(setting.location) / "rows"
+    ).exists()
+
+
 class Ids:
     """A dataflow that counts lines and gives their numbers to the driver."""
 

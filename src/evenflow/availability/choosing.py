@@ -70,6 +70,8 @@ def checked(layout: Layout, modes: Modes, sites: int | None = None, replicas: in
         _check_images(layout, modes)
     for sink in layout.promised:
         _check_promise(layout, modes, sink)
+        if located:
+            _check_kept(layout, sink)
     return modes
 
 
@@ -192,21 +194,38 @@ def _check_promise(layout: Layout, modes: Modes, sink: str) -> None:
         )
 
 
+def _check_kept(layout: Layout, sink: str) -> None:
+    """Raise AvailabilityError where a restart goes on without rows of a source that this output is to have."""
+    wanted = layout.promised[sink]
+    for number in sorted(_reached(layout, sink)):
+        source = layout.segments[number].source
+        if wanted is not Guarantee.GAP and source is not None and not getattr(layout.sources[source], "kept", True):
+            raise AvailabilityError(
+                f"sink {sink!r} is to be {wanted} through failures, and source {source!r} has durability 'none': a restart goes on without "
+                "what came after the newest checkpoint. Let it be 'kept', or ask for guarantee 'gap'"
+            )
+
+
 def _at_least_once(sink: Any) -> bool:
     return bool(getattr(sink, "at_least_once", False))
 
 
 def _upstream(layout: Layout, modes: Modes, sink: str) -> Sequence[tuple[str, OperatorClass, Mode, Guarantee]]:
     """(box, its class, its mode, what that gives) of all in segments from which the sink gets rows, its own included, sources first."""
-    reached: set[int] = set()
-    for segment in reversed(layout.segments):
-        ends = segment.sink == sink or any(step.box == sink and step.kind in ("discard", "stage", "commit") for step in segment.steps)
-        if ends or segment.id in reached:
-            reached |= {segment.id, *(layout.arcs[arc].producer for arc in segment.inputs)}
     found = []
-    for number in sorted(reached):
+    for number in sorted(_reached(layout, sink)):
         mode = of_segment(modes, number)
         for box, of in layout.depends.get(number, ()):
             if (given := GIVES[of][mode]) is not None:
                 found.append((box, of, mode, given))
     return found
+
+
+def _reached(layout: Layout, sink: str) -> set[int]:
+    """Segments from which the sink gets rows, its own included."""
+    reached: set[int] = set()
+    for segment in reversed(layout.segments):
+        ends = segment.sink == sink or any(step.box == sink and step.kind in ("discard", "stage", "commit") for step in segment.steps)
+        if ends or segment.id in reached:
+            reached |= {segment.id, *(layout.arcs[arc].producer for arc in segment.inputs)}
+    return reached

@@ -128,7 +128,7 @@ def _check_sources(layout: Layout, cuts: Mapping[Key, Sequence[Cut]], logs: Mapp
     for (segment, partition), found in cuts.items():
         name = layout.segments[segment].source or ""
         source = layout.sources[name]
-        if found and (source.pushed or not source.repeats) and not all(cut.objects or cut.rows == 0 for cut in found):
+        if found and source.kept and (source.pushed or not source.repeats) and not all(cut.objects or cut.rows == 0 for cut in found):
             before = logs[segment, partition][0] if (segment, partition) in logs else 0
             if found[-1].taken != before:
                 raise LocationError(

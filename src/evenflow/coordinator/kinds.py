@@ -26,6 +26,8 @@ class Kind(StrEnum):
     """What was to be copied to a site did not get there."""
     BEGUN_ANEW = "begun_anew"
     """Partitions that nobody had any more have begun anew with nothing, and what was lost is declared."""
+    ROWS_LOST = "rows_lost"
+    """Rows of a source that nobody gives again, and that were not kept, are in no result from here on."""
     RECOVERY_WAITS = "recovery_waits"
     """Something is missing, and nobody can copy it now."""
     REDUNDANCY = "redundancy"

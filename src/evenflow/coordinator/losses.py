@@ -14,6 +14,7 @@ from typing import Any
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Begins, Copy, Plan
 from evenflow.site.facts import Voided
+from evenflow.site.replaying import Beginning
 from evenflow.stream.ids import SiteId
 
 Key = tuple[int, int]
@@ -23,14 +24,44 @@ Key = tuple[int, int]
 class Losses:
     """anew: partitions that began anew with nothing, by segment, each time counted. voided: what each site has said. frames: epochs of
     producer partitions that were read as empty, of all consumer sites together. rows: that were made for partitions of which nobody was
-    there to receive them."""
+    there to receive them. unkept: rows by source that nobody gives again, and that were not kept where the run has a location: the run
+    has gone on without those that came after its newest checkpoint."""
 
     layout: Layout
     anew: dict[int, int] = field(default_factory=dict)
     voided: list[tuple[SiteId, Voided]] = field(default_factory=list)
     frames: int = 0
     rows: int = 0
+    unkept: dict[str, int] = field(default_factory=dict)
     _heard: dict[Key, Begins] = field(default_factory=dict)
+    _said: dict[Key, int] = field(default_factory=dict)
+
+    def restart(self, beginning: Beginning) -> list[tuple[str, dict[str, Any]]]:
+        """The run goes on. What is said of each source that has lost rows by that, and its facts."""
+        said = []
+        for segment in self.layout.segments:
+            source = segment.source or ""
+            cuts = {key: found for key, found in beginning.cuts.items() if key[0] == segment.id}
+            if not cuts or self.layout.sources[source].kept:
+                continue
+            rows = sum(self._newly_lost(key, int(beginning.logs.get(key, (0,))[0]), beginning.through(key)) for key in cuts)
+            if rows:
+                self.unkept[source] = self.unkept.get(source, 0) + rows
+                text = (
+                    f"{rows:,} rows of source {source!r}, in epochs {beginning.epoch + 1} to {beginning.durable}, are lost with what was "
+                    "on its way: nobody gives them again, and they are not kept (durability='none'). No state has them from here on"
+                )
+                said.append((text, {"source": source, "rows": rows, "epoch": beginning.epoch + 1, "through": beginning.durable}))
+        return said
+
+    def _newly_lost(self, key: Key, first: int, through: int) -> int:
+        """Rows of an ingress partition between two positions, without those that an earlier restart went on without."""
+        first, self._said[key] = max(first, self._said.get(key, 0)), max(through, self._said.get(key, 0))
+        return max(0, through - first)
+
+    def remember(self, before: Losses) -> None:
+        """Those of the generation before, of sources that are not kept."""
+        self.unkept, self._said = dict(before.unkept), dict(before._said)
 
     def hear(self, heard: Iterable[Begins]) -> None:
         """What a site has heard of ingress partitions that have lost their logs."""

@@ -15,6 +15,11 @@ class RunMachine(RunEffects):
         """The last epoch that ends may take (J3), None if they need not wait."""
         return None if self.journal is None else self.journal.durable
 
+    def remember(self, before: RunMachine) -> None:
+        """What the generation before has met, in the same process."""
+        self.deaths.remember(before.deaths)
+        self.losses.remember(before.losses)
+
     def handle(self, event: CoordinatorEvent) -> list[CoordinatorAction]:
         """Take one event. Returns actions in the order in which they must be carried out."""
         RULES.apply(self, event, self.story)

@@ -12,6 +12,7 @@ from evenflow.coordinator.events import Kind, PlanChangeRequested, RunPause, Sit
 from evenflow.errors import LostBeforeStart
 from evenflow.plan.membership import Membership
 from evenflow.site.events import DrainRequested, PlanCommitted, PlanProposed, Started
+from evenflow.site.view import NOBODY
 from evenflow.stream.ids import Term
 
 
@@ -22,6 +23,8 @@ def note_ready(run: RunEffects, event: SiteReady) -> None:
         run.started = True
         run.tell_all(Started(run.rounds.relief_us))
         run.tell_durable(run.sites)
+        for text, details in run.losses.restart(run.beginning):
+            run.happened(Kind.ROWS_LOST, NOBODY, text, details)
         if run.draining:
             run.drain_sources()
         if run.rounds.keeps != run.plan.settings.keeps and not run.under_way():

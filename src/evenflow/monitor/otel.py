@@ -23,7 +23,7 @@ PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 EVERY_S: Final = 60.0
 """From export to export, unless OTEL_METRIC_EXPORT_INTERVAL says otherwise; what OpenTelemetry has decided."""
 UNITS: Final = {"seconds": "s", "bytes": "By", "ratio": "1"}
-WARNINGS: Final = frozenset({"kill", "site_lost", "take_over", "copy_dropped", "move_dropped", "move_refused", "shedding"})
+WARNINGS: Final = frozenset({"kill", "site_lost", "rows_lost", "take_over", "copy_dropped", "move_dropped", "move_refused", "shedding"})
 ERRORS: Final = frozenset({"failed"})
 SCOPE: Final = "evenflow"
 

@@ -60,6 +60,11 @@ def _chain(boxes: dict[str, Box], first: Box, waiting: list[Box]) -> None:
             f"box {waiting[0].name!r}: behind a batch DataFrame and with a checkpoint location comes a source that the sites read, such as "
             "ef.sources.kafka; a streaming DataFrame is a source of its own there: unite the two streams instead"
         )
+    if not after.source.kept:
+        raise QueryError(
+            f"box {waiting[0].name!r}: behind a batch DataFrame and with a checkpoint location a source has durability 'kept': a restart "
+            "reads the two as one, and cannot go on without rows of the second only"
+        )
     chain = ChainSource(source, after.source)
     boxes[first.name] = _with_source(first, chain)
     columns = [field for field in chain.schema if field.name != POSITION]

@@ -165,7 +165,9 @@ class ContentIngress(Ingress):
         self._linger_us, self._ends = grid.step_us, WHOLE
         self.stamp = grid.stamp(self.closed)
 
-    def lead(self, segment: Segment, log: PartitionLog, position: str | None = None, former: SiteId | None = None) -> list[Record]:
+    def lead(
+        self, segment: Segment, log: PartitionLog, position: str | None = None, former: SiteId | None = None, *, kept: bool = True
+    ) -> list[Record]:
         """Read this partition from here on, from behind what its log has."""
         key = (segment.id, log.partition)
         queue = ContentQueue(log.partition, row_bytes_of(segment.schema), position)

@@ -50,7 +50,8 @@ class Ingress:
 
     _demands: (epoch, when) that peers closed first, if rows may be left out. _logs: of the led partitions. _late: those whose former leader
     had not cut all replayed epochs that this site has closed. _left: up to where a former leader that has moved away had taken rows in.
-    _owed: who has led it, lives, and has not said so yet. _stamped_us: by the clock here, since when `stamp` is what it is; None: since
+    _owed: who has led it, lives, and has not said so yet. _unkept: partitions of whose rows nobody has those that are replayed: they are
+    lost. _stamped_us: by the clock here, since when `stamp` is what it is; None: since
     somebody asks.
     """
 
@@ -64,6 +65,7 @@ class Ingress:
         self._late: list[Key] = []
         self._left: dict[Key, int] = {}
         self._owed: dict[Key, SiteId] = {}
+        self._unkept: set[Key] = set()
         self.last_close_us = 0
         self.stamp = 0
         self._stamped_us: int | None = None
@@ -74,13 +76,18 @@ class Ingress:
         self._wanted = self._insisted = 0
         self._linger_us = int(options.linger_ms * 1000)
 
-    def lead(self, segment: Segment, log: PartitionLog, position: str | None = None, former: SiteId | None = None) -> list[Record]:
+    def lead(
+        self, segment: Segment, log: PartitionLog, position: str | None = None, former: SiteId | None = None, *, kept: bool = True
+    ) -> list[Record]:
         """Lead this partition from here on. Returns empty records for the epochs that this site has closed and its log has not, unless
         these are replayed: then they follow when their rows are here (`catch_up`).
 
         position: column of the source's position, if it has one. former: who has led it, if it lives and will say how far it had read.
+        kept: else nobody has rows that are replayed.
         """
         key = (segment.id, log.partition)
+        if not kept:
+            self._unkept.add(key)
         queue = IngressQueue(log.partition, row_bytes_of(segment.schema), position)
         queue.ended = log.ended
         queue.announced = log.ended
@@ -295,7 +302,7 @@ class Ingress:
     def _lacks_rows(self, key: Key) -> bool:
         """Rows of the partition's next epoch, which is replayed, are not here yet. Raises CannotReplay if they never will be."""
         cut, queue, log = self._next_cut(key), self.queues[key], self._logs[key]
-        if cut is None:
+        if cut is None or key in self._unkept:
             return False
         try:
             count = queue.rows_before(cut.taken, log.taken)
@@ -311,7 +318,7 @@ class Ingress:
         """The partition's next epoch as it was. Its stamp is time that has passed: what is cut afterwards is later (E6)."""
         cut, queue, log = self._next_cut(key), self.queues[key], self._logs[key]
         assert cut is not None
-        count = queue.rows_before(cut.taken, log.taken)
+        count = 0 if key in self._unkept else queue.rows_before(cut.taken, log.taken)
         assert count is not None, f"epoch {cut.epoch} of {key} is cut before its rows are here"
         batch = queue.take_rows(count, now_us)
         if batch is not None and cut.keep:

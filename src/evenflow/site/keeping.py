@@ -72,7 +72,7 @@ class Keeping:
     def keeps(self, segment: int) -> bool:
         """Whether rows of this ingress segment go to the store first."""
         source = self._part.layout.sources[self._part.layout.segments[segment].source or ""]
-        return self._part.journalled and not source.repeats and not source.pushed
+        return self._part.journalled and not source.repeats and not source.pushed and source.kept
 
     def has(self, key: Key) -> bool:
         return key in self._lanes

@@ -108,8 +108,8 @@ class Leading:
             self.hear_held(peer, held)
         for log in promoted:
             segment = self._layout.segments[log.segment]
-            position, former = self._layout.sources[segment.source or ""].position, formers.get((log.segment, log.partition))
-            self.publish(self.ingress.lead(segment, log, position, former))
+            source, former = self._layout.sources[segment.source or ""], formers.get((log.segment, log.partition))
+            self.publish(self.ingress.lead(segment, log, source.position, former, kept=source.kept))
         return promoted
 
     def add(self, log: PartitionLog) -> None:

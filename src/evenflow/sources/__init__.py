@@ -151,18 +151,21 @@ def tcp_lines(
     *,
     bad_lines: Literal["error", "skip"] = "error",
     on_close: Literal["reconnect", "end"] = "reconnect",
+    durability: Literal["kept", "none"] = "kept",
 ) -> TcpSource:
     """Lines from a TCP peer: CSV without a header, one JSON object each, or text (one column `line`).
 
     listen: wait for peers on host:port instead of connecting to it. bad_lines: what to do with a line that does not fit the
     schema. on_close: what it means that the peer (listening: the last one) closed the connection. Lines cannot be had twice: those
-    that a lost site had received, and no other had in its log, are lost.
+    that a lost site had received, and no other had in its log, are lost. durability: with a checkpoint location, "kept": lines are
+    written there before anything counts them; "none": they are not, and a restart goes on without those that came after the newest
+    checkpoint, and says how many.
     """
     if schema is None:
         if format != "text":
             raise QueryError(f"tcp source {host}:{port}: give schema= for lines of {format}")
         schema = pa.schema([("line", pa.string())])
-    return TcpSource(host, port, files.plain_schema(as_schema(schema)), format, listen, bad_lines, on_close)
+    return TcpSource(host, port, files.plain_schema(as_schema(schema)), format, listen, bad_lines, on_close, durability=durability)
 
 
 def group(

@@ -144,6 +144,12 @@ class Source(ABC):
     uncut: ClassVar[str] = "its rows have neither a log time nor a place that is the same for all who read them"
 
     @property
+    def kept(self) -> bool:
+        """Where there is a checkpoint location, rows that nobody gives again are written there first (availability.md, J5). Else those
+        that came after the newest checkpoint are lost with the run, and that is said."""
+        return True
+
+    @property
     def repeats(self) -> bool:
         return self.replayable and not self.pushed
 

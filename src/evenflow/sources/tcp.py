@@ -27,6 +27,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from evenflow.errors import OptionError, QueryError, SourceError
+from evenflow.sources.description import LATER
 from evenflow.sources.json_rows import needs_reading, rows_of
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, row_schema, whole
@@ -364,6 +365,7 @@ class TcpSource(Declared, Source):
     bad_lines: Literal["error", "skip"] = "error"
     on_close: Literal["reconnect", "end"] = "reconnect"
     retries: int = 10
+    durability: Literal["kept", "none"] = field(default="kept", metadata=LATER)
     MAY: ClassVar[Mapping[str, May]] = {"port": whole(0, 65535), "columns": row_schema().called("schema"), "retries": whole(0, 10**6)}
     option_owner: ClassVar[str] = "tcp source"
 
@@ -381,6 +383,10 @@ class TcpSource(Declared, Source):
     @property
     def schema(self) -> pa.Schema:
         return self.columns
+
+    @property
+    def kept(self) -> bool:
+        return self.durability == "kept"
 
     def partitions(self, sites: int) -> int:
         return 1

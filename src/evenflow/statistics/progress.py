@@ -190,7 +190,7 @@ class OutputProgress:
 
 @dataclass(frozen=True, slots=True)
 class LossProgress:
-    """What amnesia has cost a run so far: see `evenflow.coordinator.losses`."""
+    """What amnesia has cost a run so far, and restarts a source that is not kept: see `evenflow.coordinator.losses`."""
 
     partitions: int
     """That have begun anew with nothing, each time counted: their state was lost."""
@@ -198,6 +198,8 @@ class LossProgress:
     """Epochs of producer partitions that were read as empty, of all sites that read them."""
     rows: int
     """That were made for partitions of which nobody was there to receive them."""
+    unkept: int
+    """Rows of sources with durability="none" that restarts went on without."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ class Generations:
     def _prepare(self, world: SimWorld) -> None:
         self._watch(world)
         self._drawn.case.watch(world)
-        self._checkers = Checkers(world, self._checkers)
+        self._checkers = Checkers(world, None if world.lasting.unkept else self._checkers)
         PortionCheckers(world)
         self._journal = JournalCheckers(world)
         StateCheckers(world, sound=not self._unsound)

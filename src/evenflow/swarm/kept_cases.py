@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from random import Random
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 
 import evenflow as ef
+from evenflow.coordinator.events import Kind
 from evenflow.sources.source import Reader, Source
 from evenflow.swarm.cases import Case, Complaint, Tables, rows_of
 
 SCHEMA: Final = pa.schema([("id", pa.int64()), ("k", pa.int64())])
 KEYS: Final = 7
+UNKEPT: Final = 0.35
+"""So often nobody keeps them."""
 
 
 class OnceReader(Reader):
@@ -42,6 +45,11 @@ class Once(Source):
     replayable: ClassVar[bool] = False
     left: deque[int] = field(default_factory=deque)
     ends: bool = True
+    durability: str = "kept"
+
+    @property
+    def kept(self) -> bool:
+        return self.durability == "kept"
 
     @property
     def schema(self) -> pa.Schema:
@@ -54,11 +62,31 @@ class Once(Source):
         return OnceReader(self)
 
 
+class Declared:
+    """What the generations of a run have said that they went on without."""
+
+    def __init__(self) -> None:
+        self._worlds: list[Any] = []
+
+    def watch(self, world: Any) -> None:
+        self._worlds.append(world)
+
+    def judge(self, out: int, counted: int) -> Complaint:
+        """out: rows that have come out. counted: that totals have. The former may be those that were lost later, and no others."""
+        said = [happened for world in self._worlds for _, happened in world.happened if happened.kind is Kind.ROWS_LOST]
+        lost = sum(happened.details["rows"] for happened in said)
+        if counted <= out <= counted + lost:
+            return None
+        return f"{out} rows have come out, totals have {counted} of them, and {lost} were declared lost"
+
+
 def kept(random: Random, rows: int) -> Case:
-    """Rows as they are, and their totals."""
+    """Rows as they are, and their totals. In some runs nobody keeps them: then those are lost that came after the newest checkpoint, totals
+    are without them, and the run says how many they are."""
     given = random.randint(rows, 4 * rows)
-    flow = ef.Dataflow("kept")
-    stream = flow.source(Once(deque(range(given))), name="in").where("id >= 0")
+    lossy = random.random() < UNKEPT
+    flow = ef.Dataflow("unkept" if lossy else "kept")
+    stream = flow.source(Once(deque(range(given)), durability="none" if lossy else "kept"), name="in").where("id >= 0")
     stream.select("id", "k").to(ef.sinks.memory("rows"), name="rows")
     stream.group_by("k").agg(n="count(*)", total="sum(id)").to(ef.sinks.memory("totals"), name="totals")
 
@@ -72,7 +100,10 @@ def kept(random: Random, rows: int) -> Case:
         for number in found:
             sums[number % KEYS] += number
         newest = {k: (n, total) for k, n, total in rows_of(tables["totals"])}
+        if lossy:
+            return judge_part(tables) or declared.judge(len(found), sum(n for n, _ in newest.values()))
         wanted = {k: (n, sums[k]) for k, n in counts.items()}
         return judge_part(tables) or (None if newest == wanted else f"totals are {newest}, and those of the rows that came out {wanted}")
 
-    return Case(flow, {"in": [given]}, judge, judge_part, cut=False)
+    declared = Declared()
+    return Case(flow, {"in": [given]}, judge, judge_part, cut=False, watch=declared.watch)

@@ -155,6 +155,7 @@ class SimWorld:
         self.answers: dict[int, Done | Denied] = {}
         self._requests = 1_000_000
         self.released = self.lasting.released
+        self.lasting.unkept = not all(source.kept for source in layout.sources.values())
         self.latencies_us: list[int] = []
         self.statistics = Recent()
         modes = () if plan is not None else modes_of(layout, availability, sites, replicas, located=store is not None)

@@ -141,7 +141,7 @@ class RunLoop:
             journal=journal, checkpoint_ms=None if checkpoint_s is None else 1000 * checkpoint_s, shedding=shedding,
         )  # fmt: skip
         if before is not None:
-            self.machine.deaths.remember(before.machine.deaths)
+            self.machine.remember(before.machine)
         self._program, self._telling = program, Telling()
         self.over, self.started = threading.Event(), threading.Event()
         self.error: EvenflowError | None = None

@@ -333,11 +333,11 @@ class RunNumbers:
 
 
 def lost_of(machine: RunMachine) -> LossProgress | None:
-    """What amnesia has cost, if something may have it."""
+    """What amnesia and restarts have cost, if something may have it."""
     losses = machine.losses
-    if Mode.AMNESIA not in machine.plan.modes and not losses.anew:
+    if Mode.AMNESIA not in machine.plan.modes and not losses.anew and all(source.kept for source in machine.layout.sources.values()):
         return None
-    return LossProgress(sum(losses.anew.values()), losses.frames, losses.rows)
+    return LossProgress(sum(losses.anew.values()), losses.frames, losses.rows, sum(losses.unkept.values()))
 
 
 def counts_of(part: control.PartReport) -> PartCounts:
