@@ -9,9 +9,12 @@ import pytest
 from evenflow.coordinator.events import Kind
 from evenflow.errors import SourceError
 from evenflow.site.options import FlowOptions
+from evenflow.swarm.draw import draw
 from evenflow.swarm.forgetting import Forgetting
 from evenflow.swarm.full_stores import STEPS, FullStores
+from evenflow.swarm.generations import losses
 from evenflow.swarm.mutations import planted
+from evenflow.swarm.run import run_seed
 from evenflow.swarm.seldom_mutations import SELDOM
 from evenflow.swarm.store_mutations import STORES
 from evenflow.world.sim.forgetting import Kept
@@ -75,3 +78,10 @@ def test_rows_that_are_gone_are_named_each_time_until_they_are_given_back() -> N
         stage.cluster.restart()
     stage.cluster.lasting.kept.clear()
     stage.finish()
+
+
+def test_batches_at_the_location_are_among_what_the_swarm_draws() -> None:
+    """Goal: a run that reads what Spark has written may be lost like any other. Method: a seed of those that draw it."""
+    drawn = draw(9_512_421)
+    assert drawn.name == "spooled" and losses(drawn) == 1
+    assert run_seed(9_512_421).failure is None

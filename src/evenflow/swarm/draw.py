@@ -27,6 +27,7 @@ from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
 from evenflow.swarm.shed_windows import shed_windows
+from evenflow.swarm.spooled_cases import SPOOLED, spooled
 from evenflow.swarm.thinned_cases import thinned
 from evenflow.swarm.timed_cases import TIMED
 from evenflow.swarm.view_cases import views
@@ -139,6 +140,12 @@ def is_kept(seed: int) -> bool:
     return draw_store(Random(f"journal of seed {seed}")) is not None and Random(f"kept rows of seed {seed}").random() < KEPT
 
 
+def is_spooled(seed: int) -> bool:
+    """If Spark gives its rows, it writes them at the location, which it has then."""
+    located = draw_store(Random(f"journal of seed {seed}")) is not None
+    return located and Random(f"batches at the location of seed {seed}").random() < SPOOLED
+
+
 def is_shed(seed: int) -> bool:
     """It leaves rows out."""
     return Random(f"shedding of seed {seed}").random() < SHED
@@ -201,6 +208,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
         name, case = "views", views(Random(f"rows of seed {seed}"), 60)
     elif is_asked(seed):
         name, case = "asked", asked(Random(f"rows of seed {seed}"), 100)
+    elif name in PUSHED and is_spooled(seed):
+        name, case = "spooled", spooled(Random(f"rows of seed {seed}"), 120)
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
     if name == "modes":
         replicas = max(replicas, 2)

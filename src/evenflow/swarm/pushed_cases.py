@@ -13,12 +13,15 @@ import evenflow as ef
 from evenflow.sources.pushed import SparkSource
 from evenflow.swarm.cases import SCHEMA, Case, Complaint, Row, Tables, differ, newest, rows_of
 
+Batches = list[list[list[pa.RecordBatch]]]
+"""By batch and task."""
 
-def pushed(random: Random, rows: int) -> Case:
+
+def pushed(random: Random, rows: int, made: Callable[[Batches], Any] | None = None) -> Case:
     """Windows without delay, and running totals. Event time rises from batch to batch, and within none: no row is late as long as the times
-    of a batch count only when it is whole. Two sinks."""
+    of a batch count only when it is whole. Two sinks. made: another source of these rows than one that Spark's tasks push."""
     every: list[Row] = []
-    batches: list[list[list[pa.RecordBatch]]] = []
+    batches: Batches = []
     ts = 0
     for _ in range(random.randint(1, 6)):
         tasks: list[list[Row]] = [[] for _ in range(random.randint(0, 5))]
@@ -31,9 +34,11 @@ def pushed(random: Random, rows: int) -> Case:
             random.shuffle(task)
         batches.append([cut(task, random) for task in tasks])
     flow = ef.Dataflow("pushed")
-    stream = flow.source(SparkSource(SCHEMA, random.random() < 0.3, batches), name="in").with_watermark("ts", "0 seconds")
-    made = stream.group_by("k").window("300 microseconds").agg(n="count(*)", total="sum(v)")
-    made.select("k", "n", "total").to(ef.sinks.memory("windows"), name="windows")
+    streaming = random.random() < 0.3
+    source = SparkSource(SCHEMA, streaming, batches) if made is None else made(batches)
+    stream = flow.source(source, name="in").with_watermark("ts", "0 seconds")
+    counted = stream.group_by("k").window("300 microseconds").agg(n="count(*)", total="sum(v)")
+    counted.select("k", "n", "total").to(ef.sinks.memory("windows"), name="windows")
     stream.group_by("k").agg(n="count(*)", total="sum(v)").to(ef.sinks.memory("out"), name="out")
     sums: dict[tuple[int, int], list[int]] = defaultdict(list)
     groups: dict[int, list[int]] = defaultdict(list)
