@@ -314,6 +314,21 @@ def test_a_leg_that_is_lost_is_replaced_at_once() -> None:
     assert subscription.joined(0, 10) == [Follow(0, "heads", 0)], "it comes back as the second"
 
 
+def test_when_who_was_asked_is_lost_the_next_one_is_asked_at_once() -> None:
+    """The hedge has been waited for once: who is lost besides does not cost another one."""
+    reader = Subscription.of("out", ["a", "b", "c"], 0, 0)
+    for leg in range(3):
+        reader.joined(leg, 0)
+    link = chain_of(1)[0]
+    reader.told(1, link, None, 1_000)
+    reader.told(2, link, None, 1_000)
+    asked_us = reader.due_us
+    assert asked_us is not None and reader.tick(asked_us) == [Want(1, 1)]
+    assert reader.due_us is not None and reader.due_us > asked_us
+    assert reader.lost(1, asked_us + 10) == []
+    assert reader.due_us <= asked_us + 10 and reader.tick(asked_us + 10) == [Want(2, 1)]
+
+
 def test_what_has_passed_without_rows_counts_when_all_before_it_is_delivered() -> None:
     subscription = two()
     one, two_ = chain_of(1, 4)

@@ -346,7 +346,8 @@ class Subscription:
             legs = tuple(at for at in seen.legs if at != leg)
             if legs or epoch in self._brought:
                 wanted = tuple(at for at in seen.wanted if at != leg)
-                self._seen[epoch] = replace(seen, legs=legs, wanted=wanted)
+                asked_us = seen.asked_us if wanted or not seen.wanted else 0  # Who was asked is gone: the next one is asked at once.
+                self._seen[epoch] = replace(seen, legs=legs, wanted=wanted, asked_us=asked_us)
             else:
                 self._gone[epoch] = self._forget(epoch)
         _drop_oldest(self._gone, AHEAD_MOST)
