@@ -134,6 +134,7 @@ class Engine:
         return {"flow-1": 6, "flow-2": 0}
 
     def start(self, flow: Any, replicas: int | None, checkpoint_location: str | None, **more: Any) -> Any:
+        more["earlier"] = [each.name for each in more["earlier"]]
         self.asked.append(("start", flow.name, replicas, checkpoint_location, *more.values()))
         return SimpleNamespace(id=f"{flow.name}-1")
 
@@ -299,10 +300,13 @@ def test_a_dataflow_is_started_from_a_saved_file(engine: Engine, tmp_path: Path,
     assert object_of(capfd.readouterr().out)["error"]["type"] == "CodeNotAllowed" and engine.asked == []
     assert run("start", str(file), "--module", "tests.query.networks", "--replicas", "2") == 0
     assert "sessions-1 has started, of dataflow sessions" in capfd.readouterr().out
-    assert engine.asked == [("start", "sessions", 2, None, False, None, (), None, None)]
+    assert engine.asked == [("start", "sessions", 2, None, False, None, (), [], False, None, None)]
     given = ("--checkpoint-location", "/at", "--from-savepoint", "/saved", "--drop-state", "a", "--drop-state", "b", "--take-over")
     assert run("start", str(file), "--module", "tests.query.networks", *given) == 0
-    assert engine.asked[1:] == [("start", "sessions", None, "/at", True, "/saved", ("a", "b"), None, None)]
+    assert engine.asked[1:] == [("start", "sessions", None, "/at", True, "/saved", ("a", "b"), [], False, None, None)]
+    given = ("--checkpoint-location", "/at", "--earlier", str(file), "--allow-pickle")
+    assert run("start", str(file), "--module", "tests.query.networks", *given) == 0
+    assert engine.asked[2:] == [("start", "sessions", None, "/at", False, None, (), ["sessions"], True, None, None)]
     assert run("start", str(tmp_path / "none.json")) == 2
 
 

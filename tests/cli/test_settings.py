@@ -78,7 +78,8 @@ def test_all_that_an_engine_and_a_start_can_be_told_a_command_can(asked: list[Re
     takes = {*signature(Engine.__init__).parameters, *signature(Engine.start).parameters}
     python = {"self", "flow", "spark", "options", "watch"}  # The dataflow is FILE, the session --master and --conf; a watcher is code.
     of_run, of_sql, of_start = (said_to(command) for command in ("run", "sql", "start"))
-    assert takes - python - of_run == {"placement"} and of_run - of_sql == {"plain"}, "a script's rows are printed, so it has no live view"
+    # A script's rows are printed, so it has no live view; it has no functions, so what it was is read from a location as it is.
+    assert takes - python - of_run == {"placement"} and of_run - of_sql == {"plain", "earlier", "allow_pickle"}
     asked_of_a_running_one = {argument.name for argument in BY_NAME["start"].arguments}
     started = set(signature(Engine.start).parameters) - python
     assert started - of_start == started - asked_of_a_running_one == {"standby"}, "who asks a running engine does not wait with it"

@@ -182,6 +182,7 @@ def test_what_runs_on_spark_is_in_the_registry() -> None:
         "failover",
         "pair-overhead",
         "after-failure",
+        "availability-modes",
         "large-state",
         "rebalance",
         "skewed-keys",

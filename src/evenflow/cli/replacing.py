@@ -10,11 +10,13 @@ import typer
 
 from evenflow.cli.operate import Engine, RunOption, asked
 from evenflow.cli.options import (
+    AllowPickle,
     CheckpointLocation,
     Cut,
     CutAheadMs,
     CutBy,
     DropState,
+    Earlier,
     FromSavepoint,
     Group,
     GroupBegin,
@@ -43,6 +45,8 @@ def start(
     take_over: TakeOver = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
+    earlier: Earlier = None,
+    allow_pickle: AllowPickle = False,
     availability: Annotated[
         str | None,
         typer.Option(metavar="MODE", help="What boxes that do not say do so that a lost site costs little; default the engine's."),
@@ -72,13 +76,14 @@ def start(
     output: Output = context.obj
     what = {"file": str(file.resolve()), "arguments": context.args, "modules": module}
     where = {"checkpoint_location": checkpoint_location, "from_savepoint": from_savepoint, "drop_state": drop_state}
+    were = {"earlier": [str(each.resolve()) for each in earlier or ()], "allow_pickle": allow_pickle}
     cuts = asdict(Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms, mirrored))
     region = {
         "group": group, "group_begin": group_begin, "group_sites": group_sites, "group_place": group_place, "group_peers": group_peers,
         "group_ca": None if group_ca is None else str(group_ca.resolve()),
     }  # fmt: skip
     how = {"replicas": replicas, "take_over": take_over, "availability": availability}
-    found = asked(output, engine, "start", **what, **where, **cuts, **region, **how)
+    found = asked(output, engine, "start", **what, **where, **were, **cuts, **region, **how)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)
     return OK

@@ -145,6 +145,8 @@ OPERATIONS: Final = (
             Argument("take_over", "yes", "Replace a driver that still writes at the location, at once.", default=False),
             Argument("from_savepoint", "text", "What the first start at the location begins with."),
             Argument("drop_state", "texts", "Boxes whose state in the savepoint may go."),
+            Argument("earlier", "texts", "Files of what the run at the location was before it was replaced."),
+            Argument("allow_pickle", "yes", "Run the code of what it was from the location: if you trust who writes there.", default=False),
             Argument("availability", "text", "What boxes that do not say do so that a lost site costs little; default the engine's."),
             Argument("cut", "text", "What decides which rows form an epoch, of all sources: content, or leader; default the file's."),
             Argument("width_ms", "number", "Width of an epoch, where the cut is content."),

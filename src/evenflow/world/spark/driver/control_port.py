@@ -65,7 +65,7 @@ class Controlled(Protocol):
     def start(
         self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ..., *,
         take_over: bool = ..., from_savepoint: str | None = ..., drop_state: Collection[str] = ...,
-        availability: str | None = ..., group: InGroup | None = ...,
+        earlier: Collection[Dataflow] = ..., allow_pickle: bool = ..., availability: str | None = ..., group: InGroup | None = ...,
     ) -> Run: ...  # fmt: skip
 
 
@@ -137,6 +137,8 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
         take_over=bool(given.get("take_over")),
         from_savepoint=None if savepoint is None else str(savepoint),
         drop_state=tuple(given.get("drop_state") or ()),
+        earlier=[_cut(_flow_of(engine, {**given, "file": file}), given) for file in given.get("earlier") or ()],
+        allow_pickle=bool(given.get("allow_pickle")),
         availability=given.get("availability"),
         group=asked(given),
     )
