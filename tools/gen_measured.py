@@ -124,8 +124,21 @@ def restore_table(result: dict[str, Any]) -> list[str]:
         f"| all state lost, {result['state_mb'] / 1024:.0f} GB; {compared} | until results come again |",
         "| --- | ---: |",
         f"| every executor killed, the driver lives | {seconds(result['in_place_s'])} |",
+        f"| the same of Flink, incremental checkpoints in RocksDB | {seconds(result['flink_s'])} |",
+        f"| the same of Structured Streaming, changelog in RocksDB | {seconds(result['spark_s'])} |",
         f"| executors and driver killed, everything | {seconds(result['cluster_s'])} |",
         f"| of which Spark's own start | {seconds(result['cluster_spark_s'])} |",
+    ]
+
+
+def restart_table(result: dict[str, Any]) -> list[str]:
+    wrong = f"{result['rows_lost']} lost, {result['rows_repeated']} repeated, {result['rows_wrong']} wrong"
+    return [
+        f"| {result['kills']} losses of driver and cluster, {result['stale_drivers']} drivers replaced while they hang; {wrong} of "
+        f"{result['rows_compared']:,} rows | median |",
+        "| --- | ---: |",
+        f"| new rows, on a Spark cluster, after | {result['restart_s_p50']:.1f} s |",
+        f"| Structured Streaming, the same | {result['spark_restart_s_p50']:.1f} s |",
     ]
 
 
@@ -138,6 +151,7 @@ TABLES: Final[dict[str, Callable[[dict[str, Any]], list[str]]]] = {
     "moves": moves_table,
     "checkpoint": checkpoint_table,
     "restore": restore_table,
+    "restart": restart_table,
 }
 """By the name of the result, in their order."""
 

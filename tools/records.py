@@ -86,7 +86,7 @@ def records() -> list[Record]:
         bench("latency"),
         bench("throughput"),
         bench("moves"),
-        bench("restart"),
+        bench("restart", "--kills", "100", "--stale-drivers", "20", "--on-spark", "30", "--spark-kills", "1"),
         bench("checkpoint"),
         bench("restore", "--kills", "1"),
         bench("failover", *failover),
