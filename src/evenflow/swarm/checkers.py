@@ -204,6 +204,7 @@ class Checkers(Observer):
             return  # It begins again with nothing, and what it puts out first is of what its state had forgotten (B2).
         if wrong and self._reads_as_empty(site, work):
             return  # Whoever it was moved from had received what is lost since, and has told others what came of it (B4).
+        wrong = [] if self._went_unheard(segment, [int(by[p]) for p in wrong]) else wrong
         assert not wrong, f"sites {by[wrong[0]]} and {site.index} differ in what {segment.name} {wrong[0]} puts out in epoch {epoch}"
         known[mine], by[mine] = digest[mine], site.index
 
@@ -216,6 +217,12 @@ class Checkers(Observer):
             return False
         behind = [(stream, site) for stream in segment.outputs for site in view.present(world.layout.arcs[stream].consumer)]
         return all(world.sites[site].part.feeding.received(stream) >= epoch for stream, site in behind if world.sites[site].alive)
+
+    def _went_unheard(self, segment: Segment, sites: list[int]) -> bool:
+        """It lived at these sites alone, which are lost: it has begun anew behind what others had heard of it (B4), and `release_came` sees
+        to it that no sink has heard more."""
+        machine = self.world.coordinator
+        return machine.plan.mode(segment.id) is Mode.AMNESIA and not set(sites) & set(machine.sites)
 
     def _reads_as_empty(self, site: SimSite, work: Work) -> bool:
         cohort = site.part.cohorts.get((work.hosted.segment.id, work.cohort))

@@ -43,6 +43,12 @@ class PartialReader:
         behind = self._kept.behind
         return bool(self._reader.ended) or (behind is not None and self._at >= behind)
 
+    @property
+    def wake_us(self) -> int | None:
+        """When it is worth asking; None where nothing more comes, whatever the source had."""
+        wake_us: int | None = None if self.ended else self._reader.wake_us
+        return wake_us
+
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         """Raises SourceError, which names the partition and the positions."""
         if self._at < self._kept.first:
