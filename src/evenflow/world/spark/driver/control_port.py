@@ -10,7 +10,7 @@ import dataclasses
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -65,7 +65,7 @@ class Controlled(Protocol):
     def start(
         self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ..., *,
         take_over: bool = ..., from_savepoint: str | None = ..., drop_state: Collection[str] = ...,
-        earlier: Collection[Dataflow] = ..., allow_pickle: bool = ..., availability: str | None = ..., group: InGroup | None = ...,
+        earlier: Sequence[Dataflow] = ..., allow_pickle: bool = ..., availability: str | None = ..., group: InGroup | None = ...,
     ) -> Run: ...  # fmt: skip
 
 
