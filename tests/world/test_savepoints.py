@@ -15,10 +15,11 @@ from evenflow.bench.bare import BareEngine
 from evenflow.cli.app import main
 from evenflow.errors import CheckpointCorrupt, LocationError
 from evenflow.query.planner import layout
+from evenflow.query.structure import as_written
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.locations.carrying import Carried, carried
-from evenflow.world.locations.starting import layout_from, said, saved_at
+from evenflow.world.locations.starting import layout_from, saved_at
 from evenflow.world.spark.driver.readable import readable
 from evenflow.world.spark.driver.taking import begin, look
 
@@ -56,7 +57,7 @@ def changed(
 
 def take_over(saved: str, flow: ef.Dataflow, *drop: str) -> Carried:
     found = saved_at(saved)
-    now = said(layout_from(found, layout(flow.network, **PLANNING)))  # type: ignore[arg-type]
+    now = as_written(layout_from(found, layout(flow.network, **PLANNING)))  # type: ignore[arg-type]
     return carried(found.made, found.content, found.program, now, drop)
 
 
@@ -179,7 +180,7 @@ def test_names_that_were_made_up_by_counting_mean_nothing(saved: str) -> None:
     """Goal: never by position. Method: the savepoint's boxes had such names themselves."""
     before = saved_at(saved)
     text = json.dumps(before.program).replace('"box": "totals"', '"box": "aggregate"')
-    now = said(layout_from(before, layout(changed(named=False)[0].network, **PLANNING)))  # type: ignore[arg-type]
+    now = as_written(layout_from(before, layout(changed(named=False)[0].network, **PLANNING)))  # type: ignore[arg-type]
     found = carried(before.made, before.content, json.loads(text), now)
     assert any(each.box == "aggregate" and "made up by counting" in each.why for each in found.boxes)
 

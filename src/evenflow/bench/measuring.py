@@ -52,7 +52,7 @@ def flow_steadily(engine: Engine, flow: Dataflow, *, skip: float = 0.25, timeout
 
     The beginning is left out as it is for the rival: files are opened, state is empty, memory is touched for the first time.
     """
-    samples, final, _ = _sampled(engine, flow, timeout_s)
+    _, samples, final, _ = _sampled(engine, flow, timeout_s)
     steady = [sample for sample in samples[1:] if sample.rows >= skip * final.rows_in]
     if len(steady) < 2:
         raise RuntimeError(f"{final.rows_in} rows went by in {len(samples)} samples: give it more rows")
@@ -66,28 +66,26 @@ def flow_to_end(engine: Engine, flow: Dataflow, *, timeout_s: float = 300.0) -> 
     Rows may go in long before they are processed, so a beginning cannot be left out by the count of rows. Processor time counts from
     before the start: sites say how many rows are in only now and then, and what they did until they first said so is of these rows.
     """
-    samples, final, ended_s = _sampled(engine, flow, timeout_s)
+    begun, samples, final, ended_s = _sampled(engine, flow, timeout_s)
     first, last = samples[0], _sample(final)  # What was done since the last sample of the run counts, too.
-    return Flowed(final.rows_in, ended_s - first.at_s, last.cpu_s - first.begun_cpu_s, final.epoch - first.epoch, final)
+    return Flowed(final.rows_in, ended_s - first.at_s, last.cpu_s - begun.cpu_s, final.epoch - first.epoch, final)
 
 
 class Sample(NamedTuple):
-    """at_s: when. rows: in so far. cpu_s: of all sites' Python processes so far. epoch: finished. begun_cpu_s: of the
-    first one, cpu_s when the run was started."""
+    """at_s: when. rows: in so far. cpu_s: of all sites' Python processes so far. epoch: finished."""
 
     at_s: float
     rows: int
     cpu_s: float
     epoch: int
-    begun_cpu_s: float = 0.0
 
 
-def _sampled(engine: Engine, flow: Dataflow, timeout_s: float) -> tuple[list[Sample], Progress, float]:
-    """Run a dataflow to its end. Returns the last sample without rows, one for each count of rows that was seen, the last progress, and
-    when the run ended."""
+def _sampled(engine: Engine, flow: Dataflow, timeout_s: float) -> tuple[Sample, list[Sample], Progress, float]:
+    """Run a dataflow to its end. Returns the first sample; the last one without rows, and one for each count of rows that was seen;
+    the last progress; and when the run ended."""
     run = engine.start(flow)
-    samples = [_sample(run.numbers())]
-    begun_cpu_s = samples[0].cpu_s
+    begun = _sample(run.numbers())
+    samples = [begun]
     deadline = time.monotonic() + timeout_s
     while not run.await_termination(SAMPLE_S):
         sample = _sample(run.numbers())
@@ -98,8 +96,7 @@ def _sampled(engine: Engine, flow: Dataflow, timeout_s: float) -> tuple[list[Sam
         if time.monotonic() > deadline:
             run.stop()
             raise TimeoutError(f"{flow!r} has not ended within {timeout_s} s: {run.progress()}")
-    samples[0] = samples[0]._replace(begun_cpu_s=begun_cpu_s)
-    return samples, run.numbers(), time.monotonic()
+    return begun, samples, run.numbers(), time.monotonic()
 
 
 def _sample(progress: Progress) -> Sample:

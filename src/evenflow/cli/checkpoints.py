@@ -200,9 +200,10 @@ def compare(
     Example: `evenflow checkpoints compare /backup/sessions-1 sessions.py`
     """
     from evenflow.query.planner import layout
+    from evenflow.query.structure import as_written
     from evenflow.world.flow_file import load
     from evenflow.world.locations.carrying import carried
-    from evenflow.world.locations.starting import fields_in, layout_from, said, saved_at
+    from evenflow.world.locations.starting import fields_in, layout_from, saved_at
 
     output: Output = context.obj
     flow = load(file, context.args)
@@ -211,7 +212,7 @@ def compare(
     saved = saved_at(location, number, savepoint=False)
     planning: dict[str, Any] = dict(saved.begun.planning)
     planned = layout_from(saved, layout(flow.build().network, **planning))
-    found = carried(saved.made, saved.content, saved.program, said(planned), drop_state or (), fields_in(planned))
+    found = carried(saved.made, saved.content, saved.program, as_written(planned), drop_state or (), fields_in(planned))
     output.report(found.to_json())
     if not output.as_json:
         table = _columns("box", "kind", "state", "rows", "size", "")

@@ -5,7 +5,6 @@ Which boxes may do what else is said in `differences`; anything else is refused,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NoReturn
@@ -17,7 +16,7 @@ from evenflow.coordinator.differences import changes, differences
 from evenflow.errors import LocationError, OperationRefused, VersionChanged
 from evenflow.plan.layout import Layout, Step
 from evenflow.plan.plan import Plan, Version
-from evenflow.query.structure import as_before, same_step, structure
+from evenflow.query.structure import as_before, as_written, same_step
 from evenflow.query.tables import steps_with, with_tables
 
 
@@ -55,8 +54,8 @@ def asked_for(planned: Layout, running: Layout, contents: Mapping[str, pa.Table]
     its refreshed tables. What sources have looked up when the run was begun, such as their partitions and the time, stays."""
     try:
         own = {name: source for name, source in running.sources.items() if not source.pushed}
-        known = structure(replace(running, segments=(), arcs=(), sinks={}, sources=own))
-        planned = as_before(planned, json.loads(json.dumps(known)))
+        known = as_written(replace(running, segments=(), arcs=(), sinks={}, sources=own))
+        planned = as_before(planned, known)
     except LocationError:
         pass  # A source cannot go on so, which `differences` says.
     return with_tables(planned, contents)

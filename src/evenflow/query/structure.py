@@ -7,6 +7,7 @@ them. Secrets are not written down: fields that a description does not show, and
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -47,6 +48,12 @@ def structure(layout: Layout) -> Structure:
     if _has_code(said):
         said["python"] = f"{sys.version_info[0]}.{sys.version_info[1]}"
     return said
+
+
+def as_written(layout: Layout) -> Structure:
+    """The layout's structure, as it is when it has been written down and read."""
+    found: Structure = json.loads(json.dumps(structure(layout)))
+    return found
 
 
 def structure_digest(said: Structure) -> str:

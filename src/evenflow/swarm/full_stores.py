@@ -21,7 +21,7 @@ from evenflow.world.sim.store import has_room
 from evenflow.world.sim.world import SimWorld
 
 Full = Callable[[str, bytes], bool]
-SNAPSHOT: Final = snapshot_name(0)[len(snapshot_name(0).split(".")[0]) :]
+SNAPSHOT: Final = "." + snapshot_name(0).partition(".")[2]
 FULL: Final = 0.3
 """So many runs that have a journal meet a full store."""
 OFTEN_US: Final = (5_000, 30_000, 120_000)

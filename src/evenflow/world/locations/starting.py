@@ -6,7 +6,6 @@ before is begun anew by the next start.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Sequence
@@ -19,7 +18,7 @@ from evenflow.errors import CheckpointCorrupt, LocationError
 from evenflow.operator.catalogue import build
 from evenflow.operator.user.process import Process
 from evenflow.plan.layout import Layout
-from evenflow.query.structure import Structure, as_before, structure
+from evenflow.query.structure import Structure, as_before
 from evenflow.state.objects import rewritten
 from evenflow.store.location import find_location
 from evenflow.store.objects import Store
@@ -74,12 +73,6 @@ def layout_from(saved: Saved, layout: Layout) -> Layout:
     now_us = time.time_ns() // 1000
     sources = {name: source if name in known else source.begun(now_us) for name, source in layout.sources.items()}
     return as_before(replace(layout, sources=sources), saved.program)
-
-
-def said(layout: Layout) -> Structure:
-    """The layout's structure, as it is when it has been written down and read."""
-    found: Structure = json.loads(json.dumps(structure(layout)))
-    return found
 
 
 def fields_in(layout: Layout) -> dict[str, Sequence[Any]]:

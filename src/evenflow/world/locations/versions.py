@@ -28,7 +28,7 @@ from evenflow.query.footprint import footprint
 from evenflow.query.network import Box, Network
 from evenflow.query.planner import layout
 from evenflow.query.serial import Consent, box_to_json, params_of
-from evenflow.query.structure import Structure, as_before, first_difference, structure, structure_digest
+from evenflow.query.structure import Structure, as_before, as_written, first_difference, structure_digest
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 from evenflow.stream.digest import digest_of, digest_of_json
@@ -100,7 +100,7 @@ class Programs:
 
     def _add(self, network: Network) -> str:
         planned = self.laid_out(network)
-        digest = structure_digest(_said(planned))
+        digest = structure_digest(as_written(planned))
         self._layouts[digest], self._networks[digest] = planned, network
         return digest
 
@@ -109,7 +109,7 @@ class Programs:
     def keep(self, network: Network, planned: Layout, generation: int, number: int) -> str:
         """Write a version down, and the dataflow as it was begun, if nobody has. planned: the network, as `laid_out`. generation: of the
         driver. Returns what contents are to call it. Raises LocationError if the store does not take it."""
-        said = _said(planned)
+        said = as_written(planned)
         digest, data = structure_digest(said), _bytes(said, network)
         program = program_named(generation, number, digest, digest_of(data))
         self._layouts[digest], self._networks[digest] = planned, network
@@ -130,7 +130,7 @@ class Programs:
             return
         known = _named(newest)
         try:
-            differs = first_difference(said_of(self.store, newest, self._begun), _said(self.started))
+            differs = first_difference(said_of(self.store, newest, self._begun), as_written(self.started))
         except LocationError:
             differs = None
         this = "as it was begun" if self.given == self._begun else "another one"
@@ -176,7 +176,7 @@ class Programs:
             raise LocationError(
                 f"{url}: {name}, {what}, cannot be read here ({type(error).__name__}: {_short(error)}). {ALTERED}"
             ) from error
-        if structure_digest(_said(planned)) != digest:
+        if structure_digest(as_written(planned)) != digest:
             raise LocationError(f"{url}: {name} is not {what} any more: it was altered, or its functions are others here. {ALTERED}")
         return network, planned
 
@@ -314,11 +314,6 @@ def _columns_of(said: Structure) -> dict[str, list[str]]:
 
 def _named(content: Content) -> str:
     return f"version {content.version}" if content.version else "version 0, the dataflow as it was begun,"
-
-
-def _said(planned: Layout) -> Structure:
-    found: Structure = json.loads(json.dumps(structure(planned)))
-    return found
 
 
 def _short(error: Exception) -> str:

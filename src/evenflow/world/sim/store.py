@@ -135,8 +135,7 @@ class SimStore:
         lost, torn = random.random() < model.lost, random.random() < model.torn
 
         def do() -> None:
-            full = isinstance(request, Make) and self.full(request.name, request.data)
-            if full and isinstance(request, Make):
+            if isinstance(request, Make) and self.full(request.name, request.data):
                 self.refused.append((request.name, self.clock.now_us))
                 answer(OSError("there is no room for it"))
                 return

@@ -13,7 +13,6 @@ driver that begins at the same moment finds that entry where its own should be, 
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -29,7 +28,7 @@ from evenflow.availability.standing import Standing
 from evenflow.coordinator.appending import FENCED
 from evenflow.errors import Fenced, LocationError, ProgramChanged, SinkError
 from evenflow.plan.layout import Layout
-from evenflow.query.structure import Structure, as_before, first_difference, structure, structure_digest
+from evenflow.query.structure import Structure, as_before, as_written, first_difference, structure, structure_digest
 from evenflow.sources.spooled import SpooledSource
 from evenflow.store import journal
 from evenflow.store.location import Location, head_of, open_location
@@ -37,7 +36,7 @@ from evenflow.store.opening import explain, open_store
 from evenflow.world.locations.carrying import Carried, carried
 from evenflow.world.locations.programs import program_bytes, program_name, read_program
 from evenflow.world.locations.silence import LOOK_S, alive_at, is_written
-from evenflow.world.locations.starting import Saved, bring, fields_in, layout_from, said, saved_at
+from evenflow.world.locations.starting import Saved, bring, fields_in, layout_from, saved_at
 from evenflow.world.locations.versions import Drawn, Programs, was_replaced
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.readable import readable, readable_on
@@ -121,7 +120,7 @@ def look(
         sources = {name: source.begun(now_us) for name, source in first.sources.items()}
         first = replace(first, sources=sources)
         return Found(
-            location, standing, planning, first, structure(first), programs=_programs(location, said(first), planning, drawn, first)
+            location, standing, planning, first, structure(first), programs=_programs(location, as_written(first), planning, drawn, first)
         )
     before = read_program(location.store, begun.digest)
     if drawn is not None and was_replaced(standing):
@@ -130,7 +129,7 @@ def look(
         layout = were.started if standing.ended is not None else were.acting(standing)[0][1]
         return Found(location, standing, begun.planning, layout, before, passed_over, programs=were)
     layout = as_before(first if dict(begun.planning) == dict(planning) else plan(begun.planning), before, begun.planning["sites"] or 1)
-    differs = first_difference(before, json.loads(json.dumps(structure(layout))))
+    differs = first_difference(before, as_written(layout))
     if differs is not None:
         raise ProgramChanged(
             f"dataflow {dataflow!r} is another one than that at {location.store.url}: {differs}. What was begun there is gone on with "
@@ -157,14 +156,14 @@ def _looked_at(
                 "location that the savepoint is of, so a savepoint does not go on at another one. Put Kafka before it, or start anew"
             )
     standing = Standing(contents=[carried.content], checkpoints=[carried.made], restored=carried.made)
-    planning, now = saved.begun.planning, said(layout)
+    planning, now = saved.begun.planning, as_written(layout)
     return Found(location, standing, planning, layout, now, (), saved, carried, _programs(location, now, planning, drawn, layout))
 
 
 def _carried(saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> tuple[Layout, Carried]:
     """The program, and what it takes over. Raises LocationError if something is in the way."""
     layout = layout_from(saved, checked(plan(saved.begun.planning)))
-    found = carried(saved.made, saved.content, saved.program, said(layout), drop_state, fields_in(layout))
+    found = carried(saved.made, saved.content, saved.program, as_written(layout), drop_state, fields_in(layout))
     found.demand(saved.store.url)
     return layout, found
 
