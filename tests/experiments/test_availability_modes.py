@@ -56,4 +56,9 @@ def test_modes_on_executors_are_judged_by_one_replica_before_and_after(changed: 
     targets = availability_modes_on_spark.targets(found, 2)
     assert {name for name, bound in targets.items() if not bound.holds(found[name])} == misses
     assert found["bytes_by_none_pairs"] == found["cpu_by_none_pairs"] == pytest.approx(2.0)
-    assert [len(panel.values[0][2]) for panel in availability_modes_on_spark.chart(found).panels if isinstance(panel, Bars)] == [4, 4, 4]
+    panels = availability_modes_on_spark.chart(found).panels
+    assert [len(panel.values[0][2]) for panel in panels if isinstance(panel, Bars)] == [4, 4, 4]
+    survived = [mode for mode in modes if found[f"gap_ms_{mode}"] is not None]
+    cpu, traded = ([line for line in panel.lines if line.whose == "ours"] for panel in panels if not isinstance(panel, Bars))
+    assert [line.label for line in cpu] == [line.label for line in traded] == survived
+    assert [(*line.x, *line.y) for line in cpu] == [(found[f"cpu_by_none_{mode}"], found[f"gap_ms_{mode}"]) for mode in survived]

@@ -7,7 +7,7 @@ over one replica of everything, which is measured before and behind all modes.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from evenflow.bench import failover as bench
 from evenflow.bench.failing import Setting as Fire
 from evenflow.experiments.harness.experiment import Setting
 from evenflow.experiments.papers.availability_modes import PAPER
-from evenflow.experiments.result.chart import Bars, Chart
+from evenflow.experiments.result.chart import Bars, Chart, Curves, Line
 from evenflow.experiments.result.result import Bound, Figures, Measurement
 
 MODES: Final = ("amnesia", "upstream", "passive", "pairs")
@@ -105,8 +105,25 @@ def chart(found: Figures) -> Chart:
         bars("CPU for each output", "of no protection", "cpu_by_none"),
         bars("bytes", "of no protection's", "bytes_by_none"),
         bars("gap after a kill, median", "ms", "gap_ms"),
+        Curves("what is paid in CPU", "of no protection", "gap after a kill, ms", tuple(_points(found, "cpu_by_none")), log=True),
+        Curves("what is paid in bytes", "of no protection's", "gap after a kill, ms", tuple(_traded(found)), log=True),
     )
     return Chart("What a mode costs, and what a killed executor costs then (HW 3.6)", panels, 3)
+
+
+def _points(found: Figures, paid: str) -> Iterator[Line]:
+    """A point for each mode: what it costs all the time, and what a death costs then."""
+    for mode in MODES:
+        if found[f"gap_ms_{mode}"] is not None:
+            yield Line(mode, [float(found[f"{paid}_{mode}"])], [float(found[f"gap_ms_{mode}"])], points=True)
+
+
+def _traded(found: Figures) -> Iterator[Line]:
+    """The thesis' point beside each of ours; its recovery is behind the detection, and it has none for amnesia."""
+    for line in _points(found, "bytes_by_none"):
+        yield line
+        if (more := PAPER.get(f"bytes_more_{line.label}_aggregate")) is not None:
+            yield Line(f"{line.label}, thesis", [1.0 + more], [PAPER[f"recovery_ms_{line.label}_aggregate"]], "paper", points=True)
 
 
 NOTES: Final = (
