@@ -1,4 +1,5 @@
-"""Fill the tables of docs/measured.md, and the short one of README.md, from the results in bench/results, or check that they are current.
+"""Fill the tables of docs/measured.md and docs/availability.md, and the short one of README.md, from the results in bench/results, or
+check that they are current.
 
 python tools/gen_measured.py           # write them
 python tools/gen_measured.py --check   # exit code 1 if they are out of date
@@ -213,7 +214,36 @@ def summary() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES: Final = {ROOT / "docs" / "measured.md": tables, ROOT / "README.md": summary}
+GUARANTEES: Final = {"amnesia": "gap", "upstream": "precise", "passive": "precise", "pairs": "precise"}
+"""Of windows that close by event time, which is what the experiment runs."""
+
+
+def modes() -> str:
+    """What each mode of availability costs on executors, and what the machines of the thesis paid."""
+    result = read("experiments/availability-modes-spark")
+    if result is None:
+        return ""
+    found, thesis = result["measured"], result["paper"]
+    rows = f"gap after a kill, median | longest of {found['kills_pairs']} | rows lost or wrong, repeated"
+    lines = [
+        f"| mode | guarantee | CPU | bytes | {rows} | thesis: bytes | recovery |",
+        "| --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: |",
+    ]
+    for mode, guarantee in GUARANTEES.items():
+        harm = f"{found[f'rows_lost_{mode}'] + found[f'rows_wrong_{mode}']:,}, {found[f'rows_repeated_{mode}']:,}"
+        more, recovery = (thesis.get(f"{figure}_{mode}_aggregate") for figure in ("bytes_more", "recovery_ms"))
+        told = f"{'–' if more is None else f'{1 + more:.2f}x'} | {milliseconds(recovery)}"
+        costs = f"{found[f'cpu_by_none_{mode}']:.2f}x | {found[f'bytes_by_none_{mode}']:.2f}x"
+        gaps = f"{milliseconds(found[f'gap_ms_{mode}'])} | {milliseconds(found[f'gap_ms_max_{mode}'])}"
+        lines.append(f"| `{mode}` | {guarantee} | {costs} | {gaps} | {harm} of {found[f'rows_compared_{mode}']:,} | {told} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGES: Final = {
+    ROOT / "docs" / "measured.md": tables,
+    ROOT / "docs" / "availability.md": modes,
+    ROOT / "README.md": summary,
+}
 
 
 def filled(text: str, between: str) -> str:

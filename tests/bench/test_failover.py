@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -37,10 +38,14 @@ class Clock:
         return self.now_s
 
 
-class Scripted:
-    """A run whose redundancy and sites follow a script: (from when, redundancy, number of sites)."""
+Script = Sequence[tuple[float, int, int] | tuple[float, int, int, int]]
 
-    def __init__(self, clock: Clock, script: list[tuple[float, int, int]]) -> None:
+
+class Scripted:
+    """A run whose redundancy and sites follow a script: (from when, redundancy, number of sites), and how many deaths would cost nothing
+    where that is not one less than the redundancy."""
+
+    def __init__(self, clock: Clock, script: Script) -> None:
         self.clock, self.script = clock, script
         self.is_active = True
 
@@ -49,12 +54,13 @@ class Scripted:
         return False
 
     def numbers(self) -> Progress:
-        _, redundancy, count = [step for step in self.script if step[0] <= self.clock.now_s][-1]
+        _, redundancy, count, *spared = [step for step in self.script if step[0] <= self.clock.now_s][-1]
         sites = tuple(site_progress(site, pid=os.getpid(), state_bytes=1) for site in range(count))
-        return progress(redundancy=redundancy, sites=sites)
+        return progress(redundancy=redundancy, sites=sites, protected=spared[0] if spared else redundancy - 1)
 
     def events(self) -> list[dict[str, Any]]:
-        return [{"at_s": at_s, "kind": "site_lost", "site": 2, "text": ""} for at_s, redundancy, _ in self.script if redundancy < 2]
+        lost = [at_s for at_s, redundancy, *_ in self.script if redundancy < 2 and at_s <= self.clock.now_s]
+        return [{"at_s": at_s, "kind": "site_lost", "site": 2, "text": ""} for at_s in lost]
 
 
 def output(moments: list[float], ages: list[float]) -> Any:
@@ -137,7 +143,7 @@ def test_a_report_without_kills() -> None:
     assert found["kills"] == 0 and found["gap_ms_p95"] is None and found["outputs_per_s"] == pytest.approx(100, abs=1)
 
 
-def struck(monkeypatch: pytest.MonkeyPatch, script: list[tuple[float, int, int]], setting: Setting) -> tuple[Watched, list[str]]:
+def struck(monkeypatch: pytest.MonkeyPatch, script: Script, setting: Setting) -> tuple[Watched, list[str]]:
     clock, signals = Clock(), []
     monkeypatch.setattr(failover, "time", clock)
     monkeypatch.setattr(failover, "victim_of", lambda site, worker: Victim(site, 11, 10, (11,)))
@@ -156,6 +162,14 @@ def test_a_kill_waits_for_redundancy_and_for_the_spare(monkeypatch: pytest.Monke
     assert kill.at_s + (kill.redundant_s or 0) == pytest.approx(5.5, abs=0.1)
     assert kill.at_s + (kill.whole_s or 0) == pytest.approx(12.0, abs=0.1)
     assert made.calm == [(0.0, kill.at_s)]
+
+
+@pytest.mark.parametrize(("mode", "redundant_s"), [("upstream", 9.0), ("passive", 9.0), ("amnesia", 5.0)])
+def test_what_begins_again_from_a_base_is_whole_when_it_has_one(monkeypatch: pytest.MonkeyPatch, mode: str, redundant_s: float) -> None:
+    script = [(0.0, 1, 5, 1), (5.0, 1, 4, 0), (9.0, 1, 5, 1)]
+    made, _ = struck(monkeypatch, script, Setting(seconds_between=4.0, seed=3, availability=mode))
+    kill = made.kills[0]
+    assert kill.at_s + (kill.redundant_s or 0) == pytest.approx(max(redundant_s, kill.at_s), abs=0.1)
 
 
 def test_a_stopped_executor_is_resumed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,11 @@ class Setting:
         return self.replicas if self.availability in (None, Mode.PAIRS) else 1
 
     @property
+    def spared(self) -> int:
+        """Deaths that must cost nothing when everything is whole. Amnesia is never whole in that sense."""
+        return self.redundancy - 1 if self.availability in (None, Mode.PAIRS) else int(self.availability != Mode.AMNESIA)
+
+    @property
     def closes(self) -> bool:
         """Only boxes whose state closes are run, since that was asked for or upstream backup takes no others."""
         return self.closing or self.availability == Mode.UPSTREAM

@@ -1,8 +1,9 @@
 """`evenflow bench failover`: kill executors under the demo's query, and see what its output shows of it.
 
-The query is that of `evenflow.bench.monitored`. A kill comes at a random moment after everything is whole again: full redundancy, all
-sites and spares there, results as young as before. A gap counts whole, from the last output before it to the first one after it, and
-anywhere until everything is whole again, so also what an executor's JVM costs these cores while Spark starts it anew.
+The query is that of `evenflow.bench.monitored`. A kill comes at a random moment after everything is whole again: full redundancy, a
+death that would cost nothing, all sites and spares there, results as young as before. A gap counts whole, from the last output before it
+to the first one after it, and anywhere until everything is whole again, so also what an executor's JVM costs these cores while Spark
+starts it anew.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ class Watched:
             progress = self.run.numbers()
             redundancy = progress.redundancy
             noticed = noticed or redundancy < self.setting.redundancy or any(e["kind"] == "site_lost" for e in self._events()[known:])
-            full = noticed and redundancy >= self.setting.redundancy
+            full = noticed and redundancy >= self.setting.redundancy and progress.protected >= self.setting.spared
             if full and kill.redundant_s is None:
                 kill.redundant_s = now_s - kill.at_s
             all_there = len(alive(progress.sites)) >= SITES + self.setting.spares
@@ -140,7 +141,8 @@ class Watched:
             if now_s > deadline:
                 raise ClusterError(
                     f"kill {len(self.kills)} (site {kill.site}, {kill.manner}): not whole again within {WHOLE_WITHIN_S:.0f} s: "
-                    f"redundancy {redundancy} of {self.setting.redundancy}, {len(alive(progress.sites))} sites, noticed: {noticed}"
+                    f"redundancy {redundancy} of {self.setting.redundancy}, deaths that would cost nothing {progress.protected} of "
+                    f"{self.setting.spared}, {len(alive(progress.sites))} sites, noticed: {noticed}"
                 )
 
     def _settled(self, since_s: float, now_s: float) -> bool:
