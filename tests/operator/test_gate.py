@@ -9,15 +9,16 @@ import pyarrow as pa
 import pytest
 
 from evenflow.operator.catalogue import build
-from evenflow.operator.facts import Facts
+from evenflow.operator.facts import SPANS, Facts
 from evenflow.operator.gate import Gate, kept_of
-from evenflow.operator.units import staying, unit_hashes
-from evenflow.plan.layout import Port, Step, Windows
+from evenflow.operator.units import key_hashes, staying, unit_hashes
+from evenflow.plan.layout import Keys, Port, Step, Windows
 from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK, Lost, Tick
 from evenflow.stream.rows import Rows
 
 TUMBLING = Windows(("k",), "ts", 10, 10, 0, 10)
 SLIDING = Windows(("k",), "ts", 10, 4, 3, 24)
+OF_KEY = Keys(("k",), "ts")
 HALF = ALL_KEPT // 2
 
 
@@ -58,12 +59,13 @@ def test_windows_without_a_group_are_left_out_as_such() -> None:
 
 def test_a_window_comes_by_the_least_of_the_epochs_in_which_it_could_get_rows() -> None:
     lost = (Lost(10, 25, 300), Lost(20, 45, 100))
-    assert kept_of(lost, np.array([0, 10, 20, 30, 40, 50]), 10).tolist() == [ALL_KEPT, 300, 100, 100, 100, ALL_KEPT]
+    starts = np.array([0, 10, 20, 30, 40, 50])
+    assert kept_of(lost, starts, starts + 10).tolist() == [ALL_KEPT, 300, 100, 100, 100, ALL_KEPT]
 
 
 def test_a_gate_holds_back_parts_only() -> None:
     schema = pa.schema([("window_start", pa.timestamp("us", "UTC")), ("k", pa.string())])
-    step = Step("counts", "gate", {"columns": ("k",), "start": "window_start", "windows": TUMBLING}, schema, Port(0))
+    step = Step("counts", "gate", {"columns": ("k",), "whole": TUMBLING}, schema, Port(0))
     gate = build(step)
     assert isinstance(gate, Gate) and Facts.of([gate]).gates == (TUMBLING,) and Facts.of([gate]).timeless
     starts = np.repeat(np.arange(0, 400, 10), 2)
@@ -80,7 +82,7 @@ def test_a_gate_holds_back_parts_only() -> None:
 
 
 def test_what_is_lost_is_told_apart_by_where_windows_begin_and_forgotten_when_they_are_over() -> None:
-    facts = Facts.of([Gate(pa.schema([("k", pa.string())]), ("k",), "window_start", TUMBLING)])
+    facts = Facts.of([Gate(pa.schema([("k", pa.string())]), ("k",), TUMBLING)])
     lost = facts.losing((), NO_WATERMARK, 7, 500)
     assert lost == (Lost(NO_WATERMARK, 0, 500),)
     lost = facts.losing(lost, 3, 19, 400)
@@ -89,3 +91,53 @@ def test_what_is_lost_is_told_apart_by_where_windows_begin_and_forgotten_when_th
     assert facts.losing(lost, 10, 30, ALL_KEPT) == lost[1:], "the window that began at 0 is over"
     assert facts.losing(lost, 20, 30, ALL_KEPT) == ()
     assert Facts.of([]).losing((), 3, 19, 400) == (), "nobody asks"
+
+
+# ------------------------------------------------ keys
+
+
+def test_all_rows_of_a_key_enter_or_none() -> None:
+    keys, times = [f"key {i % 37}" for i in range(400)], list(range(400))
+    given = rows(keys, times)
+    stays, hashes = staying(OF_KEY, given, HALF), key_hashes(given, ("k",))
+    assert stays[:-1].tolist() == (hashes < HALF)[:-1].tolist() and stays[399]
+    assert 10 < len({key for key, stay in zip(keys[:-1], stays, strict=False) if stay}) < 27
+    assert staying(OF_KEY, rows(["a", None, "b"], [5, None, 3]), 0).tolist() == [True, True, False]
+
+
+def test_two_sides_hash_the_same_keys_alike_in_any_order() -> None:
+    one = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", "z"]})
+    assert key_hashes(one, ("a", "b")).tolist() == key_hashes(one, ("b", "a")).tolist()
+    assert len(set(key_hashes(one, ("a", "b")).tolist())) == 3 and max(key_hashes(one, ("a",))) < ALL_KEPT
+
+
+def test_a_gate_holds_back_sessions_that_a_row_that_was_left_out_would_have_changed() -> None:
+    """Goal: a session comes if no row that was left out is within the gap of it. Method: sessions just before, in and behind what was
+    lost, which is rows from 100 to 150, of all keys."""
+    time = pa.timestamp("us", "UTC")
+    schema = pa.schema([("k", pa.string()), ("window_start", time), ("window_end", time)])
+    step = Step("visits", "gate", {"columns": ("k",), "whole": OF_KEY, "around_us": 10}, schema, Port(0))
+    gate = build(step)
+    assert Facts.of([gate]).gates == (OF_KEY,) and Facts.of([gate]).timeless
+    starts, ends = [50, 80, 95, 120, 159, 160, 161, 0], [100, 101, 105, 130, 180, 180, 180, 300]
+    batch = pa.record_batch([pa.array(["a"] * 8), pa.array(starts, time), pa.array(ends, time)], schema=schema)
+    (out,) = gate.process(Rows(batch, np.zeros(8, np.int32), None), Tick(1, 1, 0, 0, lost=(Lost(100, 150, 0),)))
+    assert out.batch.column("window_start").cast(pa.int64()).to_pylist() == [50, 161]
+    (out,) = gate.process(Rows(batch, np.zeros(8, np.int32), None), Tick(1, 1, 0, 0, lost=(Lost(100, 150, ALL_KEPT - 1),)))
+    assert out.count == 8, "the key stays"
+
+
+def test_what_keys_have_lost_is_remembered_and_spans_with_as_much_kept_are_one() -> None:
+    facts = Facts.of([Gate(pa.schema([("k", pa.string())]), ("k",), OF_KEY, 10)])
+    lost = facts.losing((), NO_WATERMARK, 7, 500)
+    assert lost == (Lost(NO_WATERMARK, 7, 500),)
+    lost = facts.losing(lost, 5, 19, 500)
+    assert lost == (Lost(NO_WATERMARK, 19, 500),)
+    assert facts.losing(lost, 5, 12, 500) == lost, "another partition has had later rows"
+    lost = facts.losing(lost, 17, 30, 400)
+    assert lost == (Lost(NO_WATERMARK, 19, 500), Lost(17, 30, 400))
+    assert facts.losing(lost, 1000, 2000, ALL_KEPT) == lost, "a session may be as long as it likes"
+    assert facts.losing(lost, 40, 50, 400) == (*lost, Lost(40, 50, 400)), "between them nothing was left out"
+    for number in range(2 * SPANS):
+        lost = facts.losing(lost, 100 * number + 100, 100 * number + 150, 300 + number)
+    assert len(lost) == SPANS and lost[0] == Lost(NO_WATERMARK, 100 * SPANS + 150, 300)

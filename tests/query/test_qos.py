@@ -10,12 +10,12 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import QosError, QueryError
-from evenflow.plan.layout import Shed, Windows
+from evenflow.plan.layout import Keys, Shed, Windows
 from evenflow.query.export import to_python
 from evenflow.query.lineage import value_of
 from evenflow.query.planner import layout
 from evenflow.query.qos import DEFAULT_LOSS, Qos
-from evenflow.query.units import Unit, gates, sheds, unit_of, units, units_text
+from evenflow.query.units import Gate, Unit, gates, sheds, unit_of, units, units_text
 
 ORDERS = pa.schema([("ts", pa.timestamp("us", "UTC")), ("user", pa.string()), ("item", pa.int64()), ("amount", pa.float64())])
 WORTH = ef.qos()
@@ -393,9 +393,9 @@ def test_windows_are_left_out_whole_and_held_back_where_they_are_made() -> None:
     stream = orders(flow).where("item > 3").select("ts", "user as who", "item % 7 as kind")
     counts(stream, "kind", "who")
     [(name, shed)] = sheds(flow.network).items()
-    assert name == "orders" and shed.windows == Windows(("user",), "ts", 60_000_000, 60_000_000, 0, 60_000_000)
+    assert name == "orders" and shed.whole == Windows(("user",), "ts", 60_000_000, 60_000_000, 0, 60_000_000)
     [(box, gate)] = gates(flow.network, {name: shed}).items()
-    assert box == "counts" and gate.columns == ("who",) and gate.windows == shed.windows
+    assert box == "counts" and gate.columns == ("who",) and gate.whole == shed.whole
     assert "nothing yet" not in units_text(flow.network)
 
 
@@ -409,12 +409,65 @@ def of_two(flow: ef.Dataflow) -> None:
     counts(orders(flow, "one").union(orders(flow, "other"), name="both"), "user")
 
 
-def by_session(flow: ef.Dataflow) -> None:
-    stream = orders(flow).group_by("user").session("1 minute").agg(n="count(*)").name("visits")
-    stream.to(ef.sinks.discard(), qos=IN_TIME, name="out")
+def by_session(stream: Any, gap: str = "1 minute") -> None:
+    stream.group_by("user").session(gap).agg(n="count(*)").name("visits").to(ef.sinks.discard(), qos=IN_TIME, name="out")
 
 
-@pytest.mark.parametrize(("draw", "box"), [(filtered_first, "'few'"), (of_two, "'both'"), (by_session, "'visits' has sessions")])
+def test_keys_are_left_out_whole_before_sessions_and_held_back_behind_them() -> None:
+    """Goal: a source before sessions is shed by their key. Method: the key has another name there; windows beside them have a gate, too."""
+    flow = ef.Dataflow("f")
+    stream = orders(flow).select("ts", "user as who", "item")
+    made = stream.group_by("who", "item").session("1 minute").agg(n="count(*)").name("visits")
+    made.to(ef.sinks.discard(), qos=IN_TIME, name="out")
+    stream.group_by("who").window("10 seconds").agg(n="count(*)").name("counts").to(ef.sinks.discard(), qos=IN_TIME, name="other")
+    [(name, shed)] = sheds(flow.network).items()
+    assert name == "orders" and shed.whole == Keys(("user",), "ts") and shed.outputs == ("out", "other")
+    found = gates(flow.network, {name: shed})
+    assert found["visits"] == Gate("orders", ("who",), shed.whole, 60_000_000) and found["counts"] == Gate("orders", ("who",), shed.whole)
+    assert "nothing yet" not in units_text(flow.network) and "keys user" in units_text(flow.network)
+
+
+def filtered_before_sessions(flow: ef.Dataflow) -> None:
+    source = flow.source(ef.sources.memory([], schema=ORDERS), name="in")
+    by_session(source.where("item > 3", name="few").with_watermark("ts", "1 second"))
+
+
+def sessions_of_two(flow: ef.Dataflow) -> None:
+    by_session(orders(flow, "one").union(orders(flow, "other"), name="both"))
+
+
+def with_own_gaps(flow: ef.Dataflow) -> None:
+    by_session(orders(flow), "CASE WHEN item > 3 THEN INTERVAL 1 MINUTE ELSE INTERVAL 2 MINUTES END")
+
+
+def behind_windows(flow: ef.Dataflow) -> None:
+    by_session(orders(flow).group_by("user").window("1 minute").agg(n="count(*)").name("minutes"))
+
+
+def first_of_a_key(flow: ef.Dataflow) -> None:
+    orders(flow).drop_duplicates("user", within_watermark=True, name="first").to(ef.sinks.discard(), qos=IN_TIME, name="out")
+
+
+def by_two_times(flow: ef.Dataflow) -> None:
+    source = flow.source(ef.sources.memory([], schema=pa.schema([*ORDERS, ("sent", ORDERS.field("ts").type)])), name="in")
+    by_session(source.with_watermark("ts", "1 second"))
+    made = source.with_watermark("sent", "1 second").name("later").group_by("user").session("1 minute").agg(n="count(*)")
+    made.to(ef.sinks.discard(), qos=IN_TIME, name="other")
+
+
+@pytest.mark.parametrize(
+    ("draw", "box"),
+    [
+        (filtered_first, "'few'"),
+        (of_two, "'both'"),
+        (filtered_before_sessions, "'few'"),
+        (sessions_of_two, "'both'"),
+        (with_own_gaps, "behind 'visits' nobody can tell"),
+        (behind_windows, "'visits' is behind 'minutes'"),
+        (first_of_a_key, "behind 'first' nobody can tell"),
+        (by_two_times, "'later' goes by"),
+    ],
+)
 def test_a_box_that_cannot_take_a_unit_is_named(draw: Any, box: str) -> None:
     flow = ef.Dataflow("f")
     draw(flow)

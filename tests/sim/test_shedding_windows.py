@@ -15,6 +15,7 @@ from evenflow.coordinator.ledger import Ledger
 from evenflow.exchange.shedding import ALL
 from evenflow.operator.gate import kept_of
 from evenflow.operator.units import unit_hashes
+from evenflow.plan.layout import Windows
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.stream.epoch import Lost
@@ -54,8 +55,7 @@ class Windowed:
         self.parts = [read_whole(self.source.open(p, partitions)) for p in range(partitions)]
         flow = ef.Dataflow("windowed")
         stream = flow.source(self.source, name="in").select("key", "value", "ts").with_watermark("ts", "0 seconds")
-        made = stream.group_by("key").window(f"{size_ms} milliseconds", None if slide_ms is None else f"{slide_ms} milliseconds")
-        made.agg(n="count(*)", total="sum(value)").to(ef.sinks.memory("out"), name="out", qos=QOS)
+        self.windowed(stream.group_by("key")).agg(n="count(*)", total="sum(value)").to(ef.sinks.memory("out"), name="out", qos=QOS)
         self.planned = layout(flow.network, sites=SITES, partitions=12)
         cost = CostModel(row_us=SITES * 1e6 / CAN / given.get("replicas", 1), free=frozenset({"egress", "inner"}))
         options = FlowOptions(shedding="reflex", heartbeat_ms=50.0)
@@ -63,6 +63,9 @@ class Windowed:
         self.cluster = SimCluster(self.planned, **settled) if journal else None
         self.only = SimWorld(self.planned, **settled) if self.cluster is None else None
         Checkers(self.world)
+
+    def windowed(self, grouped: Any) -> Any:
+        return grouped.window(f"{self.size_us} microseconds", f"{self.slide_us} microseconds")
 
     @property
     def world(self) -> Any:
@@ -105,8 +108,8 @@ class Windowed:
         return {(*at, *each) for at, each in found.items()}
 
     def hashes(self, results: Iterable[Result]) -> np.ndarray[Any, Any]:
-        windows = self.planned.sheds["in"].windows
-        assert windows is not None
+        windows = self.planned.sheds["in"].whole
+        assert isinstance(windows, Windows)
         key, starts = np.array([(each[0], each[1]) for each in results], np.int64).reshape(-1, 2).T
         kind = self.parts[0].schema.field("key").type
         batch = pa.RecordBatch.from_arrays([pa.array(key).cast(kind)], ["key"])
@@ -137,7 +140,7 @@ def test_what_comes_is_the_oracles_to_the_row(slide_ms: int | None) -> None:
     lost = [Lost(int(times[: said.first].max(initial=-(2**62))), int(times[: said.taken].max()), min(said.keep)) for said in run.ledger]
     whole = sorted(run.whole())
     starts = np.array([each[1] for each in whole], np.int64)
-    stays = run.hashes(whole) < kept_of(lost, starts, run.size_us)
+    stays = run.hashes(whole) < kept_of(lost, starts, starts + run.size_us)
     expected = {each for each, stay in zip(whole, stays.tolist(), strict=True) if stay}
     assert run.came() == expected and len(missing) > 10 < len(expected)
 

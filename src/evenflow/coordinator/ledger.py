@@ -148,7 +148,7 @@ def shed_table(layout: Layout, ledger: Ledger) -> pa.Table:
 def _facts(layout: Layout, source: str) -> dict[str, Any]:
     """What else one must know to tell which rows of a source were left out."""
     shed, partitions = layout.sheds[source], next(segment.partitions for segment in layout.segments if segment.source == source)
-    of = {"column": shed.column, "cuts": shed.classes.cuts, "worth": shed.classes.worth, "windows": shed.windows is not None}
+    of = {"column": shed.column, "cuts": shed.classes.cuts, "worth": shed.classes.worth, "windows": shed.whole is not None}
     return {"partitions": partitions, **of}
 
 

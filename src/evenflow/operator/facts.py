@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from evenflow.operator.operator import Changing, End, Failing, Gated, Late, Partitioned, Reaching, Timed, Timeless
 from evenflow.operator.tabled import Tabled
-from evenflow.plan.layout import Windows
+from evenflow.plan.layout import Keys, Windows
 from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK, Lost
+
+SPANS: Final = 64
+"""So many spans of time in which keys lost rows are told apart. Those that are older are one, of which the least was kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +40,8 @@ class Facts:
     """Those in which rows end."""
     reaching: tuple[Reaching, ...] = ()
     """Those whose state closes."""
-    gates: tuple[Windows, ...] = ()
-    """The windows of those that hold back what has become a part."""
+    gates: tuple[Windows | Keys, ...] = ()
+    """What is whole behind those that hold back what has become a part."""
 
     @staticmethod
     def of(operators: Sequence[Partitioned]) -> Facts:
@@ -50,7 +54,7 @@ class Facts:
             failed=tuple(each if isinstance(each, Failing) else None for each in operators),
             ends=tuple(each for each in operators if isinstance(each, End)),
             reaching=tuple(each for each in operators if isinstance(each, Reaching)),
-            gates=tuple({each.windows: None for each in operators if isinstance(each, Gated)}),
+            gates=tuple({each.whole: None for each in operators if isinstance(each, Gated)}),
         )
 
     def losing(self, lost: tuple[Lost, ...], before: int, newest: int, kept: int) -> tuple[Lost, ...]:
@@ -60,14 +64,17 @@ class Facts:
         """
         if not self.gates or not (lost or kept < ALL_KEPT):
             return ()
+        windows = [each for each in self.gates if isinstance(each, Windows)]
+        if len(windows) < len(self.gates):
+            return _since(lost, before, newest, kept)
         if lost and before > lost[0].before:
-            reach_us = max(each.size_us for each in self.gates)
+            reach_us = max(each.size_us for each in windows)
             lost = tuple(each for each in lost if each.newest > before - reach_us)
         if kept == ALL_KEPT:
             return lost
-        if len(self.gates) == 1:
-            slide_us, start_us = self.gates[0].slide_us, self.gates[0].start_us
-            if self.gates[0].size_us % slide_us == 0:  # Then they end where others begin.
+        if len(windows) == 1:
+            slide_us, start_us = windows[0].slide_us, windows[0].start_us
+            if windows[0].size_us % slide_us == 0:  # Then they end where others begin.
                 before = max(NO_WATERMARK, (before - start_us) // slide_us * slide_us + start_us)
             newest = max(NO_WATERMARK, (newest - start_us) // slide_us * slide_us + start_us)
         if lost and (lost[-1].before, lost[-1].newest) == (before, newest):
@@ -78,3 +85,16 @@ class Facts:
     def late_rows(self) -> Counter[int]:
         """Rows that came too late so far, by step."""
         return Counter({step: each.late_rows for step, each in self.late})
+
+
+def _since(lost: tuple[Lost, ...], before: int, newest: int, kept: int) -> tuple[Lost, ...]:
+    """What keys may have lost behind an epoch. Nothing is ever over: a session may be as long as it likes. But where as much was kept of
+    two epochs in a row, nothing ends before the second that begins behind the first, so they are one span."""
+    if kept == ALL_KEPT:
+        return lost
+    if lost and lost[-1].kept == kept and before <= lost[-1].newest:
+        return (*lost[:-1], Lost(lost[-1].before, max(newest, lost[-1].newest), kept))
+    lost = (*lost, Lost(before, newest, kept))
+    if len(lost) > SPANS:
+        lost = (Lost(lost[0].before, lost[1].newest, min(lost[0].kept, lost[1].kept)), *lost[2:])
+    return lost

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from evenflow.plan.layout import Windows
+from evenflow.plan.layout import Keys, Windows
 from evenflow.state.lineages import Lineages
 from evenflow.state.snapshot import Snapshot
 from evenflow.state.storing import Part
@@ -141,9 +141,9 @@ class End:
 
 
 class Gated:
-    """Mixin: it holds back results that are parts, since rows of them were left out under overload. windows: of which."""
+    """Mixin: it holds back results that are parts, since rows of them were left out under overload. whole: what goes whole or stays."""
 
-    windows: Windows
+    whole: Windows | Keys
 
 
 class Changes(Protocol):

@@ -163,11 +163,20 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class Keys:
+    """Keys that stay whole where rows are left out: all rows of a key come, or none, while as much is kept. columns: of the key, hashed
+    as a set, since the two sides of a join may call them otherwise; time: of the rows' event time."""
+
+    columns: tuple[str, ...]
+    time: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shed:
-    """What may be left out of a source's rows under overload, row by row, or by windows that stay whole.
+    """What may be left out of a source's rows under overload, row by row, or by windows or keys that stay whole.
 
     outputs: that the source feeds, none of which is protected. patience_us: L*, the age from which on an answer is worth less, the least of
-    theirs. column: of the source, by whose value rows are of different classes; None: all are worth the same. windows: that stay whole.
+    theirs. column: of the source, by whose value rows are of different classes; None: all are worth the same. whole: what stays so.
     weighs: rows say how many they stand for. worths: of each of the outputs, its weight, and its utility over the share of all that comes.
     """
 
@@ -175,7 +184,7 @@ class Shed:
     patience_us: int
     column: str | None = None
     classes: Classes = ALIKE
-    windows: Windows | None = None
+    whole: Windows | Keys | None = None
     weighs: bool = False
     worths: tuple[tuple[float, Curve], ...] = field(default=(), compare=False)
 

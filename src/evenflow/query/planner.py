@@ -379,7 +379,7 @@ class _Cutter:
         port, keys = draft.add(step), flow.keys if how.keeps_key else None
         late = replace(flow, port=Port(port.step, LATE_PORT))
         if (gate := self._gates.get(box.name)) is not None:
-            params = {"columns": gate.columns, "start": "window_start", "windows": gate.windows}
+            params = {"columns": gate.columns, "whole": gate.whole, "around_us": gate.around_us}
             port = draft.add(Step(box.name, "gate", params, box.schemas[0], port))
         self._flows[box.name, 0] = (_Flow(flow.segment, port, box.schemas[0], keys, flow.canonical, how.lag_us),)
         self._flows.setdefault((box.name, LATE_PORT), (late,))

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | row | nothing | boxes that keep no state |
 | window | a window of a group | windows of time: each result is one that would have come |
-| key | a key, on both sides of a join | joins, sessions, patterns, processors |
+| key | a key, on both sides of a join | sessions; it is worked out for joins, patterns and processors, and nothing goes before them |
 | none | everything | running totals, changelogs, outputs without qos |
 
 What one box must have whole is traced up through those that pass its columns on. Where several keep state in a row, what they have in
@@ -21,11 +21,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from evenflow.plan.layout import Shed, Windows
+from evenflow.plan.layout import Keys, Shed, Windows
 from evenflow.query.kinds import read
 from evenflow.query.kinds.join import Join
 from evenflow.query.kinds.kind import Need
 from evenflow.query.kinds.sink import Sink
+from evenflow.query.kinds.watermark import Watermark
 from evenflow.query.lineage import Stream, passed_on, value_of
 from evenflow.query.network import Box, Network, dead_letter_port, is_aside
 from evenflow.stream.change import is_changelog
@@ -96,7 +97,7 @@ def sheds(network: Network) -> Mapping[str, Shed]:
     for box in network.of_kind("source"):
         reached = _reached(network, box)
         unit = unit_of(network, (box.name, 0))
-        windows = _windows(network, box, unit) if unit.unit == "window" else None
+        whole = _whole(network, box, unit) if unit.unit in ("window", "key") else None
         latencies = [qos.patience_us for each in reached if (qos := _of_sink(each).qos) is not None]
         patience_us = min([us for us in latencies if us is not None], default=None)
         if not reached or patience_us is None:
@@ -107,61 +108,77 @@ def sheds(network: Network) -> Mapping[str, Shed]:
             given = [qos for each in reached if (qos := _of_sink(each).qos) is not None]
             worths = tuple((qos.weight, qos.loss.hull()) for qos in given) if len(given) == len(reached) else ()
             found[box.name] = Shed(names, patience_us, *by, weighs=weights, worths=worths)
-        elif not weights and isinstance(windows, Windows):
-            found[box.name] = Shed(names, patience_us, windows=windows)
+        elif not weights and isinstance(whole, Windows | Keys):
+            found[box.name] = Shed(names, patience_us, whole=whole)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What a box of windows must hold back. columns: of its results, in the order of `windows.columns`. source: of what rows it is."""
+    """What a box of windows or sessions must hold back. columns: of its results, in the order of `whole.columns`. source: of what rows it
+    is. around_us: how far before a result a row may be that would have been in it."""
 
     source: str
     columns: tuple[str, ...]
-    windows: Windows
+    whole: Windows | Keys
+    around_us: int = 0
 
 
 def gates(network: Network, shed: Mapping[str, Shed]) -> Mapping[str, Gate]:
     """By box of windows, what holds back its results that are parts. shed: what is left out."""
     found = {}
     for source, each in shed.items():
-        if each.windows is not None:
+        if each.whole is not None:
             for box in _below(network, source):
-                if (need := read(box.kind, box.params).needs(0)) is not None and need.unit == "window":
+                if (need := read(box.kind, box.params).needs(0)) is not None and need.around_us is not None:
                     traced = _traced_to(network, source, box, need.columns)
-                    found[box.name] = Gate(source, tuple(traced[column] for column in each.windows.columns), each.windows)
+                    found[box.name] = Gate(source, tuple(traced[column] for column in each.whole.columns), each.whole, need.around_us)
     return found
 
 
-def _windows(network: Network, source: Box, unit: Unit) -> Windows | str:
-    """The windows of a source that may stay whole or go; else the box that cannot take them, and why."""
+def _whole(network: Network, source: Box, unit: Unit) -> Windows | Keys | str:
+    """The windows or keys of a source that may stay whole or go; else the box that cannot take them, and why."""
     below = _below(network, source.name)
-    names = {source.name, *(box.name for box in below)}
+    names, states, time = {source.name, *(box.name for box in below)}, set[str](), unit.time
     for box in below:
         if any(up not in names for up, _ in box.inputs):
             return f"{box.name!r} has rows of other sources, too"
-        if box.kind == "watermark" and (why := _filtered(network, source.name, box)):
-            return f"{box.name!r} is behind {why!r}, so nobody knows how far event time came where rows were left out"
-        need = read(box.kind, box.params).needs(0)
-        if need is not None and need.unit == "window" and dead_letter_port(box.kind, box.params) is not None:
-            return f"{box.name!r} goes on without the rows on which it raises"
-        if need is None or need.unit != "window":
+        kind = read(box.kind, box.params)
+        if isinstance(kind, Watermark):
+            if why := _filtered(network, source.name, box):
+                return f"{box.name!r} is behind {why!r}, so nobody knows how far event time came where rows were left out"
+            if unit.unit == "key":
+                found = _traced_to(network, source.name, box, (kind.column,), back=True).get(kind.column)
+                if found is None or time not in (None, found):
+                    return f"{box.name!r} goes by a time that is computed, or another one than what is beside it"
+                time = found
+        need = kind.needs(0)
+        if need is None or need.unit not in ("window", "key"):
             continue
+        if dead_letter_port(box.kind, box.params) is not None:
+            return f"{box.name!r} goes on without the rows on which it raises"
+        if need.around_us is None:
+            return f"{unit.because}, and behind {box.name!r} nobody can tell which results are whole"
+        if above := next((up.name for up in below if up.name in states and box in _below(network, up.name)), None):
+            return f"{box.name!r} is behind {above!r}, and both keep what must be whole"
+        states.add(box.name)
         if not set(unit.columns) <= _traced_to(network, source.name, box, need.columns).keys():
-            return f"{box.name!r} does not put out what tells its windows apart"
-    assert unit.time is not None
-    return Windows(tuple(sorted(set(unit.columns))), unit.time, unit.size_us, unit.slide_us, unit.start_us, unit.block_us)
+            return f"{box.name!r} does not put out what tells its {unit.unit}s apart"
+    columns = tuple(sorted(set(unit.columns)))
+    if time is None:
+        return f"{unit.because}, and nothing says what the time of its rows is"
+    if unit.unit == "key":
+        return Keys(columns, time)
+    return Windows(columns, time, unit.size_us, unit.slide_us, unit.start_us, unit.block_us)
 
 
 def _why_not(network: Network, source: Box, unit: Unit) -> str:
     """What keeps rows of a source from being left out, though its outputs could do without such units; empty if nothing does."""
-    if unit.unit == "key":
-        return f"{unit.because}, and keys that were left out once would be so for ever"
-    if unit.unit == "window" and source.params.get("weights"):
+    if unit.unit in ("window", "key") and source.params.get("weights"):
         return (
             f"{unit.because}, which are left out whole, and not row by row as before estimates; estimate these, too, or leave out weights"
         )
-    found = _windows(network, source, unit) if unit.unit == "window" else None
+    found = _whole(network, source, unit) if unit.unit in ("window", "key") else None
     return found if isinstance(found, str) else ""
 
 
@@ -183,8 +200,8 @@ def _filtered(network: Network, source: str, box: Box) -> str | None:
     return None
 
 
-def _traced_to(network: Network, source: str, box: Box, columns: tuple[str, ...]) -> Mapping[str, str]:
-    """By column of a source, the one of these columns of a box's only input that is it."""
+def _traced_to(network: Network, source: str, box: Box, columns: tuple[str, ...], *, back: bool = False) -> Mapping[str, str]:
+    """By column of a source, the one of these columns of a box's only input that is it. back: the other way round."""
     found: dict[str, str] = {}
     for column in columns:
         (up, port), at = box.inputs[0], column
@@ -195,7 +212,7 @@ def _traced_to(network: Network, source: str, box: Box, columns: tuple[str, ...]
                 break
             (up, port), at = above.inputs[0], traced
         else:
-            found.setdefault(at, column)
+            found.setdefault(*((column, at) if back else (at, column)))
     return found
 
 

@@ -34,7 +34,7 @@ def divided(room: float, waiting: Mapping[int, int], sheds: Mapping[int, Shed]) 
     total = sum(waiting.values())
     if not total or room >= total:
         return dict.fromkeys(waiting, 1.0)
-    if len(waiting) == 1 or any(sheds[each].windows or sheds[each].weighs or not sheds[each].worths for each in waiting):
+    if len(waiting) == 1 or any(sheds[each].whole or sheds[each].weighs or not sheds[each].worths for each in waiting):
         return dict.fromkeys(waiting, room / total)
     taken: dict[int, float] = defaultdict(float)
     for together in _in_turn(sorted(_pieces(waiting, sheds), reverse=True)):

@@ -231,7 +231,7 @@ class Reflex:
         self.sheddable = sheddable
         self.active = active and bool(sheddable)
         patience_us = min([each.shed.patience_us for each in sheddable.values()], default=0)
-        whole = any(each.shed.windows is not None for each in sheddable.values())
+        whole = any(each.shed.whole is not None for each in sheddable.values())
         self.allowance = Allowance(pipeline=pipeline, whole=whole, epoch_us=max(patience_us / (pipeline + 1), 2 * linger_us))
         self._tallies = tallies
         self._sheds = {segment: each.shed for segment, each in sheddable.items()}
@@ -264,13 +264,13 @@ class Reflex:
         differ in worth: what waited for the next epoch would be the last rows that came, and not the best. Else, where they would be late
         before some epoch could have them. share: of the segment's rows that wait, which an epoch may have."""
         shed = self.sheddable[segment].shed
-        return len(shed.classes) > 1 or shed.windows is not None or share * shed.patience_us / 2 < self.allowance.epoch_us
+        return len(shed.classes) > 1 or shed.whole is not None or share * shed.patience_us / 2 < self.allowance.epoch_us
 
     def thin(self, key: Key, rows: pa.RecordBatch, positions: Positions, budget: float) -> Thinned:
         """Leave out all but about `budget` of these rows. positions: of the source, of each."""
         shed = self.sheddable[key[0]].shed
         of = classes(shed, rows)
-        if shed.windows is not None:
+        if shed.whole is not None:
             keep: tuple[int, ...] = (int(ALL * self._level(key[0], budget / rows.num_rows)),)
         else:
             keep = to_keep(shed, of, budget, place_hashes(self.sheddable[key[0]].source, key[1], positions))
@@ -293,11 +293,11 @@ class Reflex:
         return self._thinned(key, rows, positions, classes(found.shed, rows), keep)
 
     def _thinned(self, key: Key, rows: pa.RecordBatch, positions: Positions, of: Positions, keep: tuple[int, ...]) -> Thinned:
-        windows, weighs = self.sheddable[key[0]].shed.windows, self.sheddable[key[0]].shed.weighs
-        if windows is None:
+        whole, weighs = self.sheddable[key[0]].shed.whole, self.sheddable[key[0]].shed.weighs
+        if whole is None:
             stays = staying(self.sheddable[key[0]].source, key[1], positions, of, keep)
         else:
-            stays = units.staying(windows, rows, keep[0])
+            stays = units.staying(whole, rows, keep[0])
         if stays.all() and not weighs:  # Who has stayed by chance stands for those that might not have: else estimates were too low.
             return Thinned(rows, (), ())
         dropped = tuple(np.bincount(of[~stays], minlength=len(keep)).tolist())

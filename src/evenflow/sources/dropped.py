@@ -185,7 +185,7 @@ def dropped(source: Source, shed: pa.Table, *, of: str | None = None) -> Dropped
 
 def _refused(source: Source, told: Mapping[str, Any]) -> str | None:
     if told["windows"]:
-        return "whole windows were left out, and their rows cannot be told from others by their places"
+        return "whole windows or keys were left out, and their rows cannot be told from others by their places"
     if source.pushed or not source.repeats:
         return f"the {source.kind} source cannot give its rows again"
     if source.tells_due:

@@ -26,7 +26,7 @@ from evenflow.swarm.portions import unordered
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
-from evenflow.swarm.shed_windows import shed_windows
+from evenflow.swarm.shed_windows import shed_sessions, shed_windows
 from evenflow.swarm.spooled_cases import SPOOLED, spooled
 from evenflow.swarm.thinned_cases import thinned
 from evenflow.swarm.timed_cases import TIMED
@@ -67,6 +67,8 @@ ASKED: Final = 0.06
 
 WHOLE: Final = 0.4
 """So many of these leave out whole windows."""
+OF_SESSIONS: Final = 0.4
+"""So many of these have sessions, and leave out whole keys."""
 PLANNED: Final = 0.4
 """Of the others so many have plans that say what is left out."""
 
@@ -156,6 +158,11 @@ def is_of_windows(seed: int) -> bool:
     return Random(f"windows of seed {seed}").random() < WHOLE
 
 
+def is_of_sessions(seed: int) -> bool:
+    """If windows stay whole, they are sessions, and so it is keys that do."""
+    return Random(f"sessions of seed {seed}").random() < OF_SESSIONS
+
+
 def is_view(seed: int) -> bool:
     """Its rows are results that change, in a box above another one."""
     return Random(f"views of seed {seed}").random() < VIEWED
@@ -200,10 +207,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     elif is_kept(seed):
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     elif is_shed(seed):
-        name, case = (
-            "shed",
-            (shed_windows if is_of_windows(seed) else thinned if is_thinned(seed) else shed)(Random(f"rows of seed {seed}")),
-        )
+        made = (shed_sessions if is_of_sessions(seed) else shed_windows) if is_of_windows(seed) else thinned if is_thinned(seed) else shed
+        name, case = "shed", made(Random(f"rows of seed {seed}"))
     elif is_view(seed):
         name, case = "views", views(Random(f"rows of seed {seed}"), 60)
     elif is_asked(seed):

@@ -55,7 +55,7 @@ WITHIN: Final = (
     Within("D1", "exchange.shedding:staying", "which rows stay follows from their places and worth, and what is kept"),
     Within("D2", "site.ingress:Ingress._cut", "the leader decides, its record has the kept rows, and takes those that were left out along"),
     Within("D3", "exchange.thinning:Thinner.thinned", "what the plan keeps of an arc is chosen before rows are routed, by what they are"),
-    Within("D4", "operator.gate:Gate.process", "a window comes if no epoch in which it could get rows has left its unit out"),
+    Within("D4", "operator.gate:Gate.process", "a window or session comes if no epoch in which it could get rows has left its unit out"),
     Within("D6", "site.reflex:Reflex.is_late", "until a row has waited for half of what an answer may take, all enter"),
     Within("D6", "policy.shedding.live:FlowPlanner._wanted", "a plan leaves rows out only where more is offered than can be done"),
 )

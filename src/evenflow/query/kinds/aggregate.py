@@ -186,11 +186,13 @@ class Aggregate(KeyedKind):
             return Need("none", (), "running totals")
         if self.changes:
             return Need("none", (), "totals that say what they replace")
-        if not isinstance(window, TimeWindow):
-            return of_keys(self.keys, "sessions" if isinstance(window, SessionWindow) else "windows of rows")
+        if isinstance(window, SessionWindow):  # Of a gap of each row's own nobody knows how long it can be.
+            return of_keys(self.keys, "sessions", around_us=None if isinstance(window, OwnSessions) else window.gap_us)
+        if isinstance(window, RowWindow):
+            return of_keys(self.keys, "windows of rows")
         if not window.final:
             return Need("none", (), "windows that come several times")
-        return Need("window", tuple(self.keys), "windows of time", window.column, window.size_us, window.slide_us, window.start_us)
+        return Need("window", tuple(self.keys), "windows of time", window.column, window.size_us, window.slide_us, window.start_us, 0)
 
     def text(self) -> list[str]:
         changes = ["as a changelog"] if self.mode == "changelog" else []

@@ -33,7 +33,8 @@ Origins = tuple[tuple[int, str], ...]
 class Need:
     """What a box that keeps state must have whole, or not at all: rows of one window of a group, or all rows of a key. unit: "none" if it
     can do without no row. columns: of its input, the group or the key. time, size_us, slide_us, start_us: of windows. why: what it does
-    that needs that."""
+    that needs that. around_us: what it puts out says from when to when it is of rows, in `window_start` and `window_end`, and only rows
+    that are so much before could have changed it, too; None: nobody can tell that."""
 
     unit: Literal["window", "key", "none"]
     columns: tuple[str, ...]
@@ -42,11 +43,12 @@ class Need:
     size_us: int = 0
     slide_us: int = 0
     start_us: int = 0
+    around_us: int | None = None
 
 
-def of_keys(keys: Sequence[str], why: str) -> Need:
+def of_keys(keys: Sequence[str], why: str, *, around_us: int | None = None) -> Need:
     """All rows of a key; without a key there is only one, and no part of it to leave out."""
-    return Need("key", tuple(keys), why) if keys else Need("none", (), f"{why} of all rows together")
+    return Need("key", tuple(keys), why, around_us=around_us) if keys else Need("none", (), f"{why} of all rows together")
 
 
 @dataclass(frozen=True, slots=True)

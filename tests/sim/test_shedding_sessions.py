@@ -1,0 +1,105 @@
+"""Sessions before which rows are left out: keys go whole, and a session that comes is one that would have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from evenflow.operator.gate import kept_of
+from evenflow.operator.units import key_hashes
+from evenflow.plan.layout import Keys
+from evenflow.stream.epoch import Lost
+from evenflow.swarm.checkers import Checkers
+from tests.sim.test_shedding_windows import CAN, Result, Windowed, _column
+
+
+class Sessioned(Windowed):
+    """Sessions of 40 keys. size_ms: the gap; a key has a row each 40 / (load x CAN) seconds on average."""
+
+    def windowed(self, grouped: Any) -> Any:
+        return grouped.session(f"{self.size_us} microseconds")
+
+    def sessions(self) -> dict[Result, int]:
+        """All results, of all rows, with where each ends."""
+        keys, times, values = (np.concatenate([_column(part, name) for part in self.parts]) for name in ("key", "ts", "value"))
+        found: dict[Result, int] = {}
+        for key in np.unique(keys).tolist():
+            order = np.argsort(times[keys == key], kind="stable")
+            at, of = times[keys == key][order], values[keys == key][order]
+            for rows in np.split(np.arange(at.size), np.flatnonzero(np.diff(at) > self.size_us) + 1):
+                found[key, int(at[rows[0]]), rows.size, int(of[rows].sum())] = int(at[rows[-1]]) + self.size_us
+        return found
+
+    def whole(self) -> set[Result]:
+        return set(self.sessions())
+
+    def hashes(self, results: Iterable[Result]) -> np.ndarray[Any, Any]:
+        assert self.planned.sheds["in"].whole == Keys(("key",), "ts")
+        keys = pa.array([each[0] for each in results], self.parts[0].schema.field("key").type)
+        return key_hashes(pa.RecordBatch.from_arrays([keys], ["key"]), ("key",))
+
+
+def test_what_comes_is_the_oracles_to_the_row() -> None:
+    """Goal: of sessions the answers are those of batch of which no epoch left out the key within the gap. Method: one partition, so the
+    recorded drops say where event time was in each epoch. Spans of epochs that keep as much are one, see `Facts.losing`."""
+    run = Sessioned(2.5, 0.8, partitions=1, size_ms=4)
+    run.finish()
+    missing, times = run.judge(), _column(run.parts[0], "ts")
+    lost = [Lost(int(times[: said.first].max(initial=-(2**62))), int(times[: said.taken].max()), min(said.keep)) for said in run.ledger]
+    sessions = run.sessions()
+    whole = sorted(sessions)
+    starts, ends = np.array([each[1] for each in whole]), np.array([sessions[each] for each in whole])
+    stays = run.hashes(whole) < kept_of(lost, starts - run.size_us, ends)
+    expected = {each for each, stay in zip(whole, stays.tolist(), strict=True) if stay}
+    assert run.came() == expected and len(missing) > 10 < len(expected)
+
+
+def test_most_of_what_can_be_done_is_of_sessions_that_come() -> None:
+    run = Sessioned(2.0, 1.5, size_ms=5)
+    run.finish()
+    missing, came = run.judge(), run.came()
+    assert sum(each[2] for each in came) > 0.35 * CAN * 1.5 and missing
+
+
+def test_without_overload_all_sessions_come() -> None:
+    run = Sessioned(0.5, 0.5, size_ms=10)
+    run.finish()
+    assert run.ledger.totals() == {} and run.came() == run.whole()
+
+
+def test_keys_that_were_left_out_come_back_with_their_next_session() -> None:
+    """Goal: no key is left out for ever. Method: of a key of which a session is missing a later one comes."""
+    run = Sessioned(2.0, 1.0, size_ms=4)
+    run.finish()
+    missing, came = run.judge(), run.came()
+    last = {key: max(start for other, start, *_ in came if other == key) for key in {each[0] for each in came}}
+    assert sum(last.get(key, 0) > start for key, start, *_ in missing) > 10
+
+
+def test_sessions_are_whole_whoever_dies() -> None:
+    """Goal: gates know what was left out before they were there. Method: a leader dies, and a newcomer takes its place with open
+    sessions; replicas whose answers differ would stop the run."""
+    run = Sessioned(2.0, 1.5, replicas=2, size_ms=12)
+    run.run_for(0.25)
+    run.world.kill(0)
+    run.world.add_site()
+    run.finish()
+    assert run.judge() and run.came()
+
+
+def test_sessions_are_whole_after_a_restart() -> None:
+    """Goal: what was left out before a checkpoint is known behind it. Method: all dies after a checkpoint, with sessions open."""
+    run = Sessioned(2.5, 0.8, journal=True, size_ms=12)
+    assert run.cluster is not None
+    run.run_for(0.25)
+    run.world.checkpoint()
+    run.run_for(0.1)
+    run.cluster.lose_all()
+    run.cluster.restart()
+    Checkers(run.world)
+    run.finish()
+    assert run.world.coordinator.beginning.durable > 0
+    assert run.judge()
