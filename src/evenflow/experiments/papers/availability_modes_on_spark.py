@@ -105,8 +105,8 @@ def chart(found: Figures) -> Chart:
         bars("CPU for each output", "of no protection", "cpu_by_none"),
         bars("bytes", "of no protection's", "bytes_by_none"),
         bars("gap after a kill, median", "ms", "gap_ms"),
-        Curves("what is paid in CPU", "of no protection", "gap after a kill, ms", tuple(_points(found, "cpu_by_none")), log=True),
-        Curves("what is paid in bytes", "of no protection's", "gap after a kill, ms", tuple(_traded(found)), log=True),
+        Curves("what is paid in CPU", "of no protection", "gap after a kill, ms", tuple(_points(found, "cpu_by_none"))),
+        Curves("what is paid in bytes", "of no protection's", "gap after a kill, ms", tuple(_traded(found))),
     )
     return Chart("What a mode costs, and what a killed executor costs then (HW 3.6)", panels, 3)
 
