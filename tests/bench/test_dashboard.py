@@ -22,7 +22,10 @@ def test_it_is_as_big_as_the_target_and_told_in_small_objects() -> None:
     assert sum(second.runs[0].boxes.rows_in) > sum(first.runs[0].boxes.rows_in) > 0
     assert Scene.from_json(json.loads(json.dumps(scene.to_json()))) == scene
     assert Reading.from_json(json.loads(json.dumps(second.to_json()))) == second
-    assert driver_cost(big, 3)["reading_bytes"] < 100_000
+    cost = driver_cost(big, 3)
+    assert cost["reading_bytes"] < 100_000
+    assert cost["driver_share"] > cost["driver_share_without_dashboard"] > 0
+    assert 0 < cost["dashboard_share_unwatched"] < cost["driver_share_without_dashboard"] / 5, "nobody looks: one reading in ten seconds"
     assert check_ms(big, 1) > 0
 
 

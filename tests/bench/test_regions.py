@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,8 @@ from typing import Any
 import pytest
 
 from evenflow.bench.regional import Region
-from evenflow.bench.regions import Reading, Setting, compare_table, run
+from evenflow.bench.regional_sinks import Shared, compare_rows
+from evenflow.bench.regions import Pauses, Reading, Setting, run
 from evenflow.errors import OptionError
 
 EXPECTED = Region(4001, "g", 1_700_000_000.0, 1000, 300).expected()
@@ -42,6 +46,37 @@ def test_a_gap_is_the_longest_wait_that_overlaps_what_follows_the_event() -> Non
     assert reading().gap_s(2.0, 5.0) == 3.0
 
 
+def test_a_gap_is_told_apart_from_regions_that_showed_nothing() -> None:
+    made = reading(1.0, 1.9, 2.8, 2.9)
+    made.shown = {0: [1.0, 1.9], 1: [1.9, 2.0, 2.7, 2.9]}
+    assert made.unshown_s(0, 2.0, 2.9) == pytest.approx(0.7), "the other region itself showed nothing for so long"
+    assert made.unshown_s(1, 2.0, 2.9) == pytest.approx(1.0), "the region that was struck says nothing of the others"
+    made.shown[2] = [1.9, 2.1, 2.3, 2.5, 2.7, 2.9]
+    assert made.unshown_s(0, 2.0, 2.9) == pytest.approx(0.2), "of several others the best one counts"
+
+
+def test_each_epoch_is_shown_by_a_leg_once() -> None:
+    made = reading()
+    for leg, epoch in ((0, 1), (1, 1), (1, 2), (1, 2), (0, 2), (0, 1)):
+        made.subscriber.on_shown(leg, epoch)  # type: ignore[misc]
+    assert {leg: len(moments) for leg, moments in made.shown.items()} == {0: 2, 1: 2}
+
+
+def test_a_pause_of_the_process_is_seen() -> None:
+    pauses, before = Pauses(), sys.getswitchinterval()
+    began_s = time.monotonic()
+    try:
+        sys.setswitchinterval(0.2)
+        while time.monotonic() < began_s + 0.3:
+            pass
+    finally:
+        sys.setswitchinterval(before)
+    threading.Event().wait(0.05)
+    pauses.end()
+    assert pauses.longest_s(began_s, time.monotonic()) > 0.1
+    assert pauses.longest_s(began_s - 9.0, began_s - 8.0) == 0.0
+
+
 def test_events_are_in_a_drawn_order_and_all_there() -> None:
     events = Setting(kills=3, cuts=2).events()
     assert sorted(events) == ["cut"] * 2 + ["kill"] * 3 and events == Setting(kills=3, cuts=2).events()
@@ -65,9 +100,13 @@ def test_rows_of_the_table_are_compared_up_to_its_last_epoch(tmp_path: Path, spo
         if spoil is not None:
             connection.execute(spoil)
     connection.close()
-    assert compare_table(file, "g", EXPECTED) == {"rows": len(there), "lost": 0, "repeated": 0, "wrong": 0} | counted
+    shared = Shared(file)
+    assert shared.last_epochs("g") == {"table": 4}
+    assert {name: compare_rows(rows, 4, EXPECTED) for name, rows in shared.rows("g")} == {
+        "table": {"rows": len(there), "lost": 0, "repeated": 0, "wrong": 0} | counted
+    }
 
 
 def test_a_sink_that_regions_cannot_share_is_refused_before_anything_starts() -> None:
-    with pytest.raises(OptionError, match="parquet"):
-        run(Setting(sinks=("table", "parquet")))
+    with pytest.raises(OptionError, match="delta"):
+        run(Setting(sinks=("table", "delta")))

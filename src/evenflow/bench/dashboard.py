@@ -154,7 +154,8 @@ def run(*, quick: bool, say: Say, only: Sequence[str] = PARTS, before: Mapping[s
 
 
 FIELDS: Final = (
-    "driver_share", "driver_share_unwatched", "reading_ms_driver", "reading_bytes", "held_ms", "progress_ms", "check_ms",
+    "driver_share", "driver_share_unwatched", "driver_share_without_dashboard", "dashboard_share_unwatched",
+    "reading_ms_driver", "reading_bytes", "held_ms", "progress_ms", "check_ms",
     "ui_share_50_tabs", "ui_mb", "ui_mb_hour", "reading_ms_browser", "heap_mb", "readings_taken", "first_picture_ms", "first_picture_kb",
 )  # fmt: skip
 HOUR: Final = 7_200
@@ -162,28 +163,37 @@ HOUR: Final = 7_200
 
 
 def driver_cost(big: Big, turns: int) -> dict[str, float]:
-    """CPU of the driver for sums that are only kept for readers, a look twice a second, and its JSON; all tabs have one stream. Without a
-    watcher: the sums, and a look in ten seconds. held_ms: for how long another thread of the driver waited for the interpreter at most."""
-    spent, looks, sums, size = [], [], [], 0
+    """CPU of the driver for ten seconds of reports, three ways by turns: nobody has a dashboard; one is there, and nobody looks at it; tabs
+    are open, all with one stream. All three pay for the sums, which `progress()` and metrics need from the run's begin on; the second one
+    for a look in ten seconds, the third for one and its JSON every half second. held_ms: for how long another thread of the driver waited
+    for the interpreter at most."""
+    ways, looks, unseen, size = {name: list[float]() for name in WAYS}, list[float](), list[float](), 0
     with waiting_thread() as waited:
-        for _ in range(turns):
-            began_s = time.thread_time()
-            big.report()
-            summed_s = time.thread_time()
-            _, reading = big.look()
-            size = len(json.dumps(reading.to_json(), separators=(",", ":")))
-            ended_s = time.thread_time()
-            spent.append(ended_s - began_s)
-            sums.append(summed_s - began_s)
-            looks.append(ended_s - summed_s)
-    each = {name: statistics.median(values) for name, values in (("all", spent), ("sums", sums), ("looks", looks))}
+        for round_ in range(max(1, turns // 5)):
+            for name in (*WAYS[round_ % 3 :], *WAYS[: round_ % 3]):
+                began_s = time.thread_time()
+                for turn in range(UNSEEN_TURNS):
+                    big.report()
+                    if name == "watched" or (name == "unseen" and turn == UNSEEN_TURNS - 1):
+                        summed_s = time.thread_time()
+                        size = len(json.dumps(big.look()[1].to_json(), separators=(",", ":")))
+                        (looks if name == "watched" else unseen).append(time.thread_time() - summed_s)
+                ways[name].append(time.thread_time() - began_s)
+    shares = {name: statistics.median(spent) / (UNSEEN_TURNS * EVERY_S) for name, spent in ways.items()}
     return {
-        "driver_share": round(each["all"] / EVERY_S, 5),
-        "driver_share_unwatched": round(each["sums"] / EVERY_S + each["looks"] / 10, 5),
-        "reading_ms_driver": round(each["looks"] * 1000, 3),
+        "driver_share": round(shares["watched"], 5),
+        "driver_share_unwatched": round(shares["unseen"], 5),
+        "driver_share_without_dashboard": round(shares["none"], 5),
+        "dashboard_share_unwatched": round(statistics.median(unseen) / (UNSEEN_TURNS * EVERY_S), 5),
+        "reading_ms_driver": round(statistics.median(looks) * 1000, 3),
         "reading_bytes": size,
         "held_ms": round(max(waited) * 1000, 3),
     }
+
+
+WAYS: Final = ("none", "unseen", "watched")
+UNSEEN_TURNS: Final = 20
+"""Of half a second: while nobody looks a page asks for one reading in them (`cli.ui`)."""
 
 
 @contextmanager

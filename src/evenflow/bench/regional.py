@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -42,7 +42,7 @@ Totals = dict[tuple[int, int], tuple[int, int]]
 class Region:
     """port: of its stream sink. group: its name. begin_s: since 1970. rate: rows/s. rows: in all, None: endless. sites: that it has; the
     layout is made for `shape` of them. bare: on site processes of its own, without Spark. place: in the group's
-    list. database: of the table that all regions write to; None: none."""
+    list. database, folder, servers: of the table, the files and the topic that all regions write to; None: none."""
 
     port: int
     group: str
@@ -55,6 +55,8 @@ class Region:
     bare: bool = False
     place: int = 0
     database: str | None = None
+    folder: str | None = None
+    servers: str | None = None
 
     def command(self) -> list[str]:
         return [sys.executable, "-W", "ignore", "-m", "evenflow.bench.regional", json.dumps(asdict(self))]
@@ -73,9 +75,20 @@ class Region:
         made = flow.source(self.source(), name="made", cut="content", width_ms=self.width_ms)
         totals = made.group_by("key").agg(n="count(*)", s="sum(value)")
         totals.to(ef.sinks.stream(self.port), name="totals")
-        if self.database is not None:
-            totals.to(ef.sinks.table(self.database, "totals"), name="table")
+        for name, sink in self.shared():
+            totals.to(sink, name=name)
         return flow
+
+    def shared(self) -> Iterator[tuple[str, Any]]:
+        """Sinks that all regions write to, by name."""
+        import evenflow as ef
+
+        if self.database is not None:
+            yield "table", ef.sinks.table(self.database, "totals")
+        if self.folder is not None:
+            yield "parquet", ef.sinks.shared_parquet(self.folder)
+        if self.servers is not None:
+            yield "kafka", ef.sinks.kafka(self.servers, "totals")
 
     def expected(self) -> Totals:
         """Every row that must come, by plain addition."""

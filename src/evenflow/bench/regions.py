@@ -2,21 +2,19 @@
 
 A subscriber reads both through proxies on loopback, one nearer than the other. Each event strikes the region that brings the rows. After a
 kill the region is started again: it reads its sources from the group's begin and catches up. A gap is the longest wait between two
-epochs from the event until a while after it, an epoch's width included. At the end every row that the subscriber was given, and every
-row of the table that both regions write to, is compared with plain addition.
+epochs from the event until a while after it, an epoch's width included. Beside it stands what it can be made of: for how long the regions
+that were not struck showed nothing new, and for how long this process itself was not let run. At the end every row that the subscriber
+was given, and every row of what both regions write to besides, is compared with plain addition.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import sqlite3
 import statistics
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -24,18 +22,21 @@ from typing import Any, Final
 
 from evenflow.bench.delaying_proxy import DelayingProxy
 from evenflow.bench.measuring import machine
-from evenflow.bench.regional import Region, Started, Totals, compare, free_ports, new_log_folder
-from evenflow.errors import ClusterError, EvenflowError, OptionError
+from evenflow.bench.regional import Region, Started, compare, free_ports, new_log_folder
+from evenflow.bench.regional_sinks import SINKS, Shared, compare_rows, shared
+from evenflow.errors import ClusterError, OptionError
 from evenflow.sinks.stream import SECRET_VARIABLE
 from evenflow.world.spark.regions.subscriber import Subscriber, subscribe
 
 Say = Callable[[str], None]
-SINKS: Final = ("table",)
 WATCHED_S: Final = 2.0
 """After an event, so long a wait counts as its gap."""
 LEVEL_S: Final = 1.0
 """A region is level when what it finishes is no older."""
 WITHIN_S: Final = 120.0
+PAUSE_S: Final = 0.005
+SAID: Final = {"gap": "gap_ms", "nothing shown for": "unshown_ms", "not let run for": "pause_ms"}
+"""Of each event. unshown_ms: for how long the other regions showed nothing new; pause_ms: for how long this process was not let run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ class Setting:
     cut_s: float = 3.0
     seed: int = 1
     bare: bool = False
-    sinks: tuple[str, ...] = SINKS
+    sinks: tuple[str, ...] = SINKS[:1]
 
     def events(self) -> list[str]:
         """In a drawn order."""
@@ -63,12 +64,15 @@ class Setting:
 
 
 class Reading:
-    """A subscriber in a thread of its own: what it was given, and when."""
+    """A subscriber in a thread of its own: what it was given, and when. shown: when a leg showed an epoch that it had not shown before."""
 
     def __init__(self, subscriber: Subscriber, width_ms: float, begin_s: float) -> None:
         self.subscriber, self._width_s, self._begin_s = subscriber, width_ms / 1000, begin_s
         self.got: list[tuple[int, Mapping[str, Any]]] = []
         self.moments: list[float] = []
+        self.shown: dict[int, list[float]] = {}
+        self._newest: dict[int, int] = {}
+        subscriber.on_shown = self._show
         self.error: Exception | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reader", daemon=True)
@@ -86,6 +90,11 @@ class Reading:
         finally:
             self.subscriber.close()
 
+    def _show(self, leg: int, epoch: int) -> None:
+        if epoch > self._newest.get(leg, 0):
+            self._newest[leg] = epoch
+            self.shown.setdefault(leg, []).append(time.monotonic())
+
     def behind_s(self) -> float:
         """How old the newest epoch is."""
         if self.error is not None:
@@ -100,9 +109,45 @@ class Reading:
 
     def gap_s(self, since_s: float, until_s: float) -> float:
         """The longest time between two epochs, of those that overlap it."""
-        moments = [at for at in list(self.moments) if at <= until_s]
-        pairs = zip(moments, [*moments[1:], until_s], strict=False)
-        return max((later - at for at, later in pairs if later > since_s), default=until_s - since_s)
+        return longest_s(list(self.moments), since_s, until_s)
+
+    def unshown_s(self, struck: int, since_s: float, until_s: float) -> float:
+        """The same of what the other legs show: of the one that shows something at the shortest intervals."""
+        legs = [list(moments) for leg, moments in self.shown.items() if leg != struck]
+        return min((longest_s(moments, since_s, until_s) for moments in legs), default=until_s - since_s)
+
+
+class Pauses:
+    """A thread that does nothing but wake up: when it was not let run, this process, or the machine, stood still."""
+
+    def __init__(self) -> None:
+        self._late: list[tuple[float, float]] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="pauses", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        before_s = time.monotonic()
+        while not self._over.wait(PAUSE_S):
+            now_s = time.monotonic()
+            if now_s - before_s > 2 * PAUSE_S:
+                self._late.append((now_s, now_s - before_s - PAUSE_S))
+            before_s = now_s
+
+    def longest_s(self, since_s: float, until_s: float) -> float:
+        """Of those that overlap it."""
+        return max((late_s for at_s, late_s in list(self._late) if at_s > since_s and at_s - late_s < until_s), default=0.0)
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+def longest_s(moments: Sequence[float], since_s: float, until_s: float) -> float:
+    """The longest time between two of these moments, ascending, of those that overlap it; up to `until_s` behind the last one."""
+    moments = [at for at in moments if at <= until_s]
+    pairs = zip(moments, [*moments[1:], until_s], strict=False)
+    return max((later - at for at, later in pairs if later > since_s), default=until_s - since_s)
 
 
 def run(setting: Setting, *, quick: bool = False, say: Say = print) -> dict[str, Any]:
@@ -113,23 +158,25 @@ def run(setting: Setting, *, quick: bool = False, say: Say = print) -> dict[str,
     before, secret = os.environ.get(SECRET_VARIABLE), secrets.token_hex(32)
     os.environ[SECRET_VARIABLE] = secret
     try:
-        with new_log_folder() as folder:
-            return _run(setting, secret, Path(folder), say, quick=quick)
+        with new_log_folder() as folder, shared(setting.sinks, Path(folder)) as besides:
+            return _run(setting, secret, Path(folder), besides, say, quick=quick)
     finally:
         os.environ.pop(SECRET_VARIABLE)
         if before is not None:
             os.environ[SECRET_VARIABLE] = before
 
 
-def _run(setting: Setting, secret: str, home: Path, say: Say, *, quick: bool) -> dict[str, Any]:
+def _run(setting: Setting, secret: str, home: Path, besides: Shared, say: Say, *, quick: bool) -> dict[str, Any]:
     count, name, begin_s = len(setting.delays_ms), f"bench-{secrets.token_hex(4)}", time.time() + 1.0
-    database = str(home / "rows.sqlite") if "table" in setting.sinks else None
     regions = [
-        Region(port, name, begin_s, setting.rate, None, setting.sites, setting.sites, setting.width_ms, setting.bare, place, database)
+        Region(
+            port, name, begin_s, setting.rate, None, setting.sites, setting.sites, setting.width_ms, setting.bare, place, **besides.given()
+        )
         for place, port in enumerate(free_ports(count))
     ]
     started, proxies = list[Started](), list[DelayingProxy]()
     events: list[dict[str, Any]] = []
+    pauses = Pauses()
     try:
         started += [Started(region, secret, home / f"region{at}.log") for at, region in enumerate(regions)]
         for each in started:
@@ -147,22 +194,27 @@ def _run(setting: Setting, secret: str, home: Path, say: Say, *, quick: bool) ->
         for number, kind in enumerate(setting.events(), 1):
             _calm(setting.calm_s, reading)
             victim = reading.subscriber.leg or 0
-            events.append({"kind": kind, "region": victim, **_strike(kind, victim, setting, regions, started, proxies, reading, secret)})
-            say(f"{number}: {kind} of region {victim}, gap {events[-1]['gap_ms']:.0f} ms")
+            events.append(
+                {"kind": kind, "region": victim, **_strike(kind, victim, setting, regions, started, proxies, reading, secret, pauses)}
+            )
+            made = ", ".join(f"{what} {events[-1][key]:.0f} ms" for what, key in SAID.items())
+            say(f"{number}: {kind} of region {victim}, {made}")
         _calm(setting.calm_s, reading)
         reading.end()
     finally:
+        pauses.end()
         for proxy in proxies:
             proxy.close()
         for each in started:
             each.end()
     through = reading.got[-1][0]
-    newest = through if database is None else max(through, last_epoch(database, name))  # Regions go on while the reader ends.
+    lasts = besides.last_epochs(name)
+    newest = max([through, *lasts.values()])  # Regions go on while the reader ends.
     rows = int(setting.rate * (newest + 1) * setting.width_ms / 1000) + setting.rate
     expected = replace(regions[0], rows=rows).expected()
     compared = {"subscriber": compare(expected, reading.got, through)}
-    if database is not None:
-        compared["table"] = compare_table(database, name, expected)
+    for sink, found in besides.rows(name):
+        compared[sink] = compare_rows(found, lasts[sink], expected)
     gaps = [event["gap_ms"] for event in events]
     counts = reading.subscriber.progress()
     catching = [event["catch_up"] for event in events if "catch_up" in event]
@@ -181,20 +233,25 @@ def _run(setting: Setting, secret: str, home: Path, say: Say, *, quick: bool) ->
 
 def _strike(
     kind: str, victim: int, setting: Setting, regions: Sequence[Region], started: list[Started], proxies: Sequence[DelayingProxy],
-    reading: Reading, secret: str,
+    reading: Reading, secret: str, pauses: Pauses,
 ) -> dict[str, Any]:  # fmt: skip
     """One event, until all is as before."""
+
+    def waits(since_s: float, until_s: float) -> dict[str, float]:
+        seconds = reading.gap_s(since_s, until_s), reading.unshown_s(victim, since_s, until_s), pauses.longest_s(since_s, until_s)
+        return dict(zip(SAID.values(), (1000 * each for each in seconds), strict=True))
+
     if kind == "cut":
         at_s = time.monotonic()
         proxies[victim].cut()
         _calm(setting.cut_s, reading)
-        gap_s = reading.gap_s(at_s, at_s + min(WATCHED_S, setting.cut_s))
+        found = waits(at_s, at_s + min(WATCHED_S, setting.cut_s))
         proxies[victim].heal()
-        return {"gap_ms": 1000 * gap_s}
+        return found
     at_s = time.monotonic()
     started[victim].kill()
     _calm(WATCHED_S, reading)
-    gap_s = reading.gap_s(at_s, at_s + WATCHED_S)
+    found = waits(at_s, at_s + WATCHED_S)
     region = regions[victim]
     started[victim] = Started(region, secret, started[victim].log)
     started[victim].await_running()
@@ -209,7 +266,7 @@ def _strike(
             return time.time() - region.begin_s - alone.delivered * region.width_ms / 1000
 
         _level(behind_s)
-    return {"gap_ms": 1000 * gap_s, "catch_up": round(was_s / max(0.001, time.monotonic() - begun_s), 1)}
+    return {**found, "catch_up": round(was_s / max(0.001, time.monotonic() - begun_s), 1)}
 
 
 def _level(behind_s: Callable[[], float]) -> None:
@@ -228,25 +285,4 @@ def _calm(seconds: float, reading: Reading) -> None:
         threading.Event().wait(0.02)
 
 
-def last_epoch(database: str, group: str) -> int:
-    """That the table has of the group. Raises EvenflowError if it has none."""
-    with closing(sqlite3.connect(database, timeout=10)) as connection:
-        last = connection.execute("SELECT epoch FROM evenflow_chains WHERE run = ?", (group,)).fetchone()
-    if last is None:
-        raise EvenflowError(f"{database} knows of no group {group}")
-    return int(last[0])
-
-
-def compare_table(database: str, group: str, expected: Totals) -> dict[str, int]:
-    """Rows of the table against those that must be there up to the last epoch that it says it has. Raises EvenflowError if it has none."""
-    with closing(sqlite3.connect(database, timeout=10)) as connection:
-        found = Counter(tuple(map(int, row)) for row in connection.execute("SELECT key, n, s FROM totals"))
-    last = last_epoch(database, group)
-    wanted = Counter((key, n, s) for (epoch, key), (n, s) in expected.items() if epoch <= last)
-    places = {(key, n) for key, n, _ in wanted}
-    repeated = sum(count - 1 for count in found.values() if count > 1)
-    wrong = sum(1 for key, n, s in found if (key, n) not in places or (key, n, s) not in wanted)
-    return {"rows": len(wanted), "lost": len(wanted.keys() - found.keys()), "repeated": repeated, "wrong": wrong}
-
-
-__all__ = ["SINKS", "Reading", "Setting", "compare_table", "run"]
+__all__ = ["SINKS", "Pauses", "Reading", "Setting", "run"]

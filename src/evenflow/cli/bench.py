@@ -453,7 +453,7 @@ def regions(
     context: typer.Context,
     kills: Annotated[int, typer.Option(help="How often the driver that brings the rows is killed with its cluster.", min=0)] = 20,
     cuts: Annotated[int, typer.Option(help="How often the subscriber is cut off from the region that brings the rows.", min=0)] = 20,
-    sink: Annotated[str, typer.Option(help="What both regions write to besides: table.")] = "table",
+    sink: Annotated[str, typer.Option(help="What both regions write to besides: table,parquet,kafka.")] = "table",
     bare: Annotated[bool, typer.Option("--bare", help="Site processes without Spark, which start sooner.")] = False,
     seed: Annotated[int, typer.Option(help="Of the order of events.")] = 1,
     quick: Quick = False,

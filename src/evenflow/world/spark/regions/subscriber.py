@@ -84,7 +84,7 @@ class _Leg:
 
 class Subscriber:
     """See `subscribe`. An iterator of (epoch, rows), and a context manager. delivered: the last epoch that it gave. facts: of the
-    group, and its sink; None until a region has said them."""
+    group, and its sink; None until a region has said them. on_shown: told (leg, epoch) of each epoch that a leg shows or brings."""
 
     def __init__(
         self, places: Sequence[Place], group: str | None, sink: str | None, after: int | Callable[[Mapping[str, Any]], int] | None,
@@ -104,6 +104,7 @@ class Subscriber:
         self._ready: deque[tuple[int, pa.RecordBatch]] = deque()
         self._failure: EvenflowError | None = None
         self._ended = self._closed = False
+        self.on_shown: Callable[[int, int], object] | None = None
         self.bytes = self.useful_bytes = 0
         self.delivered = self._after or 0
         for leg in self._legs:
@@ -213,6 +214,8 @@ class Subscriber:
             if not leg.known:
                 raise UnreadableMessage("rows came before the region had said who it is")
             self.bytes += 0 if rows is None else len(rows)
+            if self.on_shown is not None:
+                self.on_shown(leg.number, link.epoch)
             # What comes a second time is dropped by its address, undecoded. What counts is read before it counts.
             batch: Any = rows if rows is None or link.epoch <= self._subscription.chain.delivered else rows_in(rows, leg.schema)
             before = self._subscription.chain.delivered
