@@ -455,9 +455,26 @@ def by_two_times(flow: ef.Dataflow) -> None:
     made.to(ef.sinks.discard(), qos=IN_TIME, name="other")
 
 
+def test_both_sides_of_an_inner_join_are_shed_by_its_key_and_nothing_is_held_back() -> None:
+    flow = ef.Dataflow("f")
+    left, right = orders(flow, "left"), orders(flow, "right").select("ts", "user as who", "item as other")
+    made = left.join(right, condition="l.user = r.who and l.ts between r.ts and r.ts + interval 5 seconds", suffix="_r")
+    made.to(ef.sinks.discard(), qos=IN_TIME, name="out")
+    found = sheds(flow.network)
+    assert {name: shed.whole for name, shed in found.items()} == {"left": Keys(("user",), "ts"), "right": Keys(("user",), "ts")}
+    assert gates(flow.network, found) == {} and "nothing yet" not in units_text(flow.network)
+
+
+def with_left_rows_alone(flow: ef.Dataflow) -> None:
+    near = "l.user = r.user and l.ts between r.ts and r.ts + interval 5 seconds"
+    made = orders(flow, "left").join(orders(flow, "right"), condition=near, how="left", suffix="_r", name="both")
+    made.to(ef.sinks.discard(), qos=IN_TIME, name="out")
+
+
 @pytest.mark.parametrize(
     ("draw", "box"),
     [
+        (with_left_rows_alone, "behind 'both' nobody can tell"),
         (filtered_first, "'few'"),
         (of_two, "'both'"),
         (filtered_before_sessions, "'few'"),

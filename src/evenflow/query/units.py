@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | row | nothing | boxes that keep no state |
 | window | a window of a group | windows of time: each result is one that would have come |
-| key | a key, on both sides of a join | sessions; it is worked out for joins, patterns and processors, and nothing goes before them |
+| key | a key, on both sides of a join | sessions, inner joins; it is worked out for patterns and processors, and nothing goes before them |
 | none | everything | running totals, changelogs, outputs without qos |
 
 What one box must have whole is traced up through those that pass its columns on. Where several keep state in a row, what they have in
@@ -141,9 +141,10 @@ def _whole(network: Network, source: Box, unit: Unit) -> Windows | Keys | str:
     below = _below(network, source.name)
     names, states, time = {source.name, *(box.name for box in below)}, set[str](), unit.time
     for box in below:
-        if any(up not in names for up, _ in box.inputs):
-            return f"{box.name!r} has rows of other sources, too"
         kind = read(box.kind, box.params)
+        pairs = isinstance(kind, Join) and kind.join.how == "inner"
+        if not isinstance(kind, Join) and any(up not in names for up, _ in box.inputs):
+            return f"{box.name!r} has rows of other sources, too"
         if isinstance(kind, Watermark):
             if why := _filtered(network, source.name, box):
                 return f"{box.name!r} is behind {why!r}, so nobody knows how far event time came where rows were left out"
@@ -157,11 +158,13 @@ def _whole(network: Network, source: Box, unit: Unit) -> Windows | Keys | str:
             continue
         if dead_letter_port(box.kind, box.params) is not None:
             return f"{box.name!r} goes on without the rows on which it raises"
-        if need.around_us is None:
+        if need.around_us is None and not pairs:
             return f"{unit.because}, and behind {box.name!r} nobody can tell which results are whole"
         if above := next((up.name for up in below if up.name in states and box in _below(network, up.name)), None):
             return f"{box.name!r} is behind {above!r}, and both keep what must be whole"
         states.add(box.name)
+        if pairs:  # A pair of rows that are here is one that would have come. Keys are left out so that both are.
+            continue
         if not set(unit.columns) <= _traced_to(network, source.name, box, need.columns).keys():
             return f"{box.name!r} does not put out what tells its {unit.unit}s apart"
     columns = tuple(sorted(set(unit.columns)))

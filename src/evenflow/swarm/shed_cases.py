@@ -22,6 +22,7 @@ from evenflow.site.facts import RowsShed
 from evenflow.stream.epoch import ALL_KEPT
 from evenflow.stream.weight import WEIGHT
 from evenflow.swarm.cases import Case, Complaint, Tables, differ, rows_of, too_much
+from evenflow.swarm.late_checkers import Late
 
 BEGIN_US: Final = 1_000_000
 """When virtual clocks begin."""
@@ -43,6 +44,10 @@ class Told:
     protected: bool
     estimated: bool = False
     worlds: list[Any] = field(default_factory=list)
+
+    def watch(self, world: Any) -> None:
+        self.worlds.append(world)
+        world.observers = (*world.observers, Late(world, self.parts))
 
     def said(self) -> dict[tuple[int, int], RowsShed]:
         """By partition and epoch. What a generation cut behind what was durable when it was lost, the next one has cut anew."""
@@ -139,7 +144,7 @@ def shed(random: Random) -> Case:
     stream.select(*COLUMNS).to(ef.sinks.memory("more"), name="more", qos=None if protected else qos)
     parts = [read_whole(made.open(p, partitions)) for p in range(partitions)]
     told = Told(parts, protected, estimated)
-    return Case(flow, {"in": [part.num_rows for part in parts]}, told.judge, told.judge_part, cut=False, watch=told.worlds.append)
+    return Case(flow, {"in": [part.num_rows for part in parts]}, told.judge, told.judge_part, cut=False, watch=told.watch)
 
 
 def read_whole(reader: Any) -> pa.RecordBatch:

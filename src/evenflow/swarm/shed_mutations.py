@@ -29,6 +29,8 @@ SHEDDING: Final = (
     ),
     Mutation("keeps act on receipt", "site.view:View.splits", "plan = self.plan_at(epoch)", "plan = self.plan"),
     Mutation("a restart keeps what the last plan did", "coordinator.beginning:_plans", "keeps=content.keeps", "keeps=contents[-1].keeps"),
+    Mutation("the reflex begins while there is room", "site.reflex:Reflex.is_late", "shed.patience_us / 2", "shed.patience_us / 8"),
+    Mutation("what one reader can do without counts for all", "query.units:_of_readers", "(*stream) if", "(*stream)[:1] if"),
     Mutation("a protected output misses rows", "query.units:_own", "and _of_sink(box).qos is None", "and False"),
     Mutation("windows that are parts come", "operator.gate:Gate.process", "if not tick.lost or not rows.count:", "if True:"),
     Mutation(

@@ -131,7 +131,7 @@ def _case(random: Random, kind: type[ToldWindows]) -> Case:
     told = kind(parts, False, size_us=1000 * size_ms, slide_us=1000 * slide_ms)
     if isinstance(told, ToldSessions):
         told.gap_us = 1000 * gap_ms
-    return Case(flow, {"in": [part.num_rows for part in parts]}, told.judge, told.judge_part, cut=False, watch=told.worlds.append)
+    return Case(flow, {"in": [part.num_rows for part in parts]}, told.judge, told.judge_part, cut=False, watch=told.watch)
 
 
 def _came(tables: Tables) -> list[tuple[Any, ...]]:

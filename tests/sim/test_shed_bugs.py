@@ -1,0 +1,23 @@
+"""Bugs of shedding that are planted, each with a seed of the swarm that finds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from evenflow.swarm.mutations import planted
+from evenflow.swarm.run import run_seed
+from evenflow.swarm.shed_mutations import SHEDDING
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "said"),
+    [
+        ("keys are whole when nothing is left out", 15608, "wrong or repeated"),
+        ("rows beside a session do not count", 15608, "wrong or repeated"),
+        ("the reflex begins while there is room", 20006, "the oldest has waited for"),
+        ("what one reader can do without counts for all", 20058, "a protected output needs"),
+    ],
+)
+def test_a_seed_finds_it(name: str, seed: int, said: str) -> None:
+    with planted(next(each for each in SHEDDING if each.name == name)):
+        assert said in str(run_seed(seed, tell=False).failure)
