@@ -252,6 +252,10 @@ class ArithmeticOverflow(EvenflowError, ArithmeticError):
     """An integer aggregate left the range of its type, as in Spark's ANSI mode."""
 
 
+class MatchTooWide(EvenflowError):
+    """The rows from one on can match a pattern in too many ways between which its conditions tell. The message names the box."""
+
+
 class ProtocolError(EvenflowError):
     """A machine met an event that no rule allows. A bug in Evenflow: the message tells the story."""
 

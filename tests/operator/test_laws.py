@@ -180,9 +180,17 @@ def by_structure(how: Any) -> Operator:
     return OneInput(Join(how, ("who",), ("r_who",), low_us=-3_000_000, high_us=3_000_000, condition="l.i > r.r_i"), NESTED)
 
 
-def matching(keys: tuple[str, ...], pattern: str, skip: str, within_us: int, rows: str = "one") -> Operator:
+ROW_BY_ROW = (("b", "i > prev(i) or prev(s) is null or f > prev(f)"), ("C", "C.small > 1 and prev(C.b)"))
+OF_THE_MATCH = (
+    ("b", "(i > prev(i) or prev(s) is null) and (s >= A.s or sum(B.small) < last(f, 1) or prev(f) < avg(f) or min(A.s) < s)"),
+    ("C", "C.small > 1 and (count(B.s) > 1 or first(C.i, 1) is null or max(C.g) > prev(C.g) or sum(f) > 0)"),
+)
+
+
+def matching(
+    keys: tuple[str, ...], pattern: str, skip: str, within_us: int, rows: str = "one", define: Any = ROW_BY_ROW
+) -> Operator:  # fmt: skip
     """Rows of which some can be several variables, with measures of all kinds."""
-    define = (("b", "i > prev(i) or prev(s) is null or f > prev(f)"), ("C", "C.small > 1 and prev(C.b)"))
     measures = [("bs", "count(B.i)"), ("total", "sum(B.f) + count(*)"), ("s0", "first(s)"), ("least", "min(B.s)"), ("apart", "C.ts")]
     if rows == "with unmatched":
         measures.append(("number", "match_number()"))
@@ -294,6 +302,18 @@ OPERATORS = [
         "pattern, rows in none", lambda: matching(("k",), "A B C?", "to next row", 2_000_000, "with unmatched"), in_time_order(("k",)), True
     ),
     Case("pattern", lambda: matching(("k",), "A B* C?", "past last row", 2_000_000), in_time_order(("k",)), True),
+    Case(
+        "pattern, conditions on the match so far",
+        lambda: matching(("k",), "A (B | C)+ A?", "past last row", 2_000_000, "with unmatched", OF_THE_MATCH),
+        in_time_order(("k",)),
+        True,
+    ),
+    Case(
+        "pattern, conditions on the match so far, overlapping",
+        lambda: matching(("s", "b"), "A B{,3} C", "to next row", 40_000_000, "one", OF_THE_MATCH),
+        in_time_order(("s", "b")),
+        True,
+    ),
     Case(
         "pattern, overlapping",
         lambda: matching(("s", "b"), "(C | A B) B{,2}", "to next row", 40_000_000),

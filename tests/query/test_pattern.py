@@ -11,6 +11,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
+from evenflow.query.matching import understood
 from evenflow.query.network import Box
 from evenflow.query.planner import layout
 from evenflow.query.text import layout_text, network_text
@@ -93,8 +94,18 @@ REFUSED: list[tuple[dict[str, Any], type[QueryError], str]] = [
     ({"define": {"BIG": "length"}}, TypeMismatch, "the condition of BIG, 'length', is int32, not boolean"),
     ({"define": {"BIG": "size > 1"}}, UnknownColumn, "the condition of BIG, 'size > 1', is wrong: there is no column 'size'"),
     ({"define": {"BIG": "length >"}}, ExpressionError, "the condition of BIG, 'length >', is wrong: cannot read"),
-    ({"define": {"BIG": "length > SMALL.length"}}, ExpressionError, "reads SMALL.length; it may read its own row, and PREV of it"),
-    ({"define": {"BIG": "length > LAST(SMALL.length)"}}, ExpressionError, "has LAST(SMALL.length); it may read its own row"),
+    ({"define": {"BIG": "length > TINY.length"}}, ExpressionError, "reads TINY.length; it may read its own row, PREV of it, and"),
+    ({"define": {"BIG": "stddev(SMALL.length) > 1"}}, ExpressionError, "has STDDEV(SMALL.length); of a match so far there are count, sum,"),
+    ({"define": {"BIG": "LAST(SMALL.length, -1) > 1"}}, ExpressionError, "how many rows back last looks is a whole number, 100 at most"),
+    ({"define": {"BIG": "FIRST(SMALL.length, 101) > 1"}}, ExpressionError, "how many rows back first looks is a whole number, 100"),
+    ({"define": {"BIG": "sum(length, 1) > 1"}}, ExpressionError, "sum takes one argument here"),
+    ({"define": {"BIG": "sum(SMALL.length + BIG.length) > 1"}}, ExpressionError, "mixes rows of different variables"),
+    ({"define": {"BIG": "sum(PREV(length)) > 1"}}, ExpressionError, "an aggregate takes an expression over one row"),
+    ({"define": {"BIG": "count(DISTINCT length) > 1"}}, ExpressionError, "an aggregate takes an expression over one row"),
+    ({"define": {"BIG": "sum(length) FILTER (WHERE proto = 6) > 1"}}, ExpressionError, "FILTER, OVER and IGNORE NULLS are not available"),
+    ({"define": {"BIG": "PREV(LAST(length, 1)) > 1"}}, ExpressionError, "PREV is of the own row: write LAST with an offset"),
+    ({"define": {"BIG": "sum(length)"}}, TypeMismatch, "the condition of BIG, 'sum(length)', is int64, not boolean"),
+    ({"define": {"BIG": "sum(dst) > 1"}}, TypeMismatch, "sum needs a number"),
     ({"define": {"BIG": "NEXT(length) > 1"}}, ExpressionError, "has NEXT(length)"),
     ({"define": {"BIG": "PREV(length, 2) > 1"}}, ExpressionError, "PREV takes one expression, of the row before"),
     ({"define": {"BIG": "PREV(3) > 1"}}, ExpressionError, "name a column of the row before"),
@@ -134,6 +145,24 @@ def test_what_is_refused_says_what_to_do(rows: ef.Stream, changed: dict[str, Any
         draw(rows, **changed)
     assert type(found.value) is kind
     assert str(found.value).startswith("box 'pattern'")
+
+
+def test_what_reads_the_row_alone_is_apart_from_what_reads_the_match() -> None:
+    define = [
+        ("B", "b.n > 3 AND (n > PREV(n) AND x < LAST(A.x, 1)) AND n > A.n"),
+        ("A", "SUM(A.n) < 100 OR n > 1"),
+        ("C", "n = 1 AND COUNT(A.*) + COUNT(a.*) > 2 AND x > PREV(x)"),
+    ]
+    found = understood(T, "A+ B C", define, [("n", "count(*)")])
+    assert found.conditions == [(1, "(`n` > 3) AND (n > `_prev_n`)"), (2, "(n = 1) AND (x > `_prev_x`)")]
+    assert found.tried == [
+        (1, "(x < `_so_far0`) AND (n > `_so_far1`)"), (0, "(`_so_far2` < 100 OR n > 1)"), (2, "(`_so_far3` + `_so_far3` > 2)"),
+    ]  # fmt: skip
+    calls = [(call.function, call.variable, call.argument, call.offset) for call in found.so_far.values()]
+    assert calls == [("last", 0, "`x`", 1), ("last", 0, "`n`", 0), ("sum", 0, "`n`", 0), ("count", 0, None, 0)]
+    assert found.tried_read == ("x", "n")
+    (odd,) = understood(T.append(pa.field("_so_far0", pa.int64())), "A", [("A", "max(n) > 1")], [("n", "count(*)")]).so_far
+    assert odd == "__so_far0"
 
 
 def test_a_pattern_needs_event_time() -> None:
@@ -228,7 +257,7 @@ SQL_REFUSED: list[tuple[dict[str, str], str]] = [
     ({"order": "ORDER BY ts, n DESC"}, "ORDER BY takes columns, ascending"),
     ({"partition": "PARTITION BY y"}, "line 2, column 14: there is no column 'y'"),
     ({"partition": "", "measures": ""}, "puts out no column"),
-    ({"define": "DEFINE B AS LAST(A.n) > 1"}, "line 9, column 8: the condition of B.*it may read its own row"),
+    ({"define": "DEFINE B AS STDDEV(A.n) > 1"}, "line 9, column 8: the condition of B.*of a match so far there are count, sum, avg"),
     ({"define": "DEFINE B AS n > 1, B AS n > 2"}, "line 9, column 20: B is defined twice"),
     ({"define": "DEFINE B AS y > 1"}, "line 9, column 13: there is no column 'y'"),
     ({"define": "SUBSET U = (A, B) DEFINE B AS n > 1"}, "line 9, column 1: cannot read the SQL text: SUBSET is not available"),

@@ -149,6 +149,40 @@ def find_matches(
     return matches
 
 
+UNKNOWN, DECIDED_START, OPEN_START = 0, 1, 2
+"""What is known of the matches from a row: nothing yet, all, or that later rows may change them."""
+
+
+@kernel("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64)")
+def follow_starts(
+    known: Words, when: Words, best: Words, hop: Words, starts: Words, at: Words, decided: Words, covered: Words, found: Words, matches: int
+) -> int:  # fmt: skip
+    """Matches of each key from left to right, where others have found out what begins at its rows; returns how many there are now.
+
+    known: int64 (n,), of each row UNKNOWN, DECIDED_START or OPEN_START. when: event time at which it was decided. best: last row of the
+    match, or -1. hop: how many rows further the next one may begin. starts: int64 (k + 1,), where each key's rows begin. at, decided:
+    int64 (k,), read and written: the row to go on from, where this stops if it is not decided, and the greatest `when` so far. covered,
+    found: as of `find_matches`; matches: how many are in it. Cost: O(rows passed).
+    """
+    for key in range(starts.size - 1):
+        row, stop, latest, over = at[key], starts[key + 1], decided[key], GREATEST
+        if covered.size > 0:
+            over = covered[key]
+        while row < stop and known[row] == DECIDED_START:
+            latest = max(latest, when[row])
+            if best[row] >= 0 or row >= over:
+                last = best[row] if best[row] >= 0 else row - 1
+                found[matches, KEY], found[matches, FIRST], found[matches, LAST], found[matches, DECIDED] = key, row, last, latest
+                matches += 1
+            if best[row] >= 0 and covered.size > 0:
+                over = max(over, best[row] + 1)
+            row += hop[row]
+        at[key], decided[key] = row, latest
+        if covered.size > 0:
+            covered[key] = over
+    return matches
+
+
 @kernel("void(int64[::1], int64[:, ::1], int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])")
 def label_matches(masks: Words, found: Words, first: Words, variable: Words, follow_at: Words, follow: Words, labels: Words) -> None:
     """Which variable each row of each match is. found: as `find_matches` writes it. labels: int64, written: of the rows of the matches, one

@@ -15,6 +15,7 @@ from evenflow.kernels.match import DECIDED, FIRST, KEY, LAST, PAST_LAST, TO_NEXT
 from evenflow.kernels.table import CHECK, EXTRA, HASH, HEADER
 from evenflow.operator.bsort import numbered
 from evenflow.operator.filter import Filter
+from evenflow.operator.match_tries import Line, Tries, in_order
 from evenflow.operator.measures import Measures
 from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Expiring
@@ -81,8 +82,8 @@ class Match(Expiring, Shown):
     match come out, or those in no match, too. Rows without a time are left out. Output: keys, or a row's own columns, match_start,
     match_end, measures, in the epoch in which no other row can change the match: rows of a partition by the event time at which that was
     so, then by (hash, check, match_start), those of a match one behind the other. Cost: O(rows in + rows held of the keys at hand) for
-    each start that comes far. State: the rows since the first start of a key that is not decided; with PREV its last row, `within_us`
-    long; with match_number() how many matches each key had, for ever.
+    each start that comes far; where conditions read the match so far, that of `match_tries`. State: the rows since the first start of a
+    key that is not decided; with PREV its last row, `within_us` long; with match_number() how many matches each key had, for ever.
     """
 
     def __init__(
@@ -100,9 +101,14 @@ class Match(Expiring, Shown):
         self._any_row = sum(1 << number for number in range(len(matching.program.variables)) if number not in defined)
         self._program, self._variables = _arrays(matching.program), matching.program.variables
         self._measures = Measures(matching)
-        self._columns = tuple(schema.names) if self._all_rows else tuple(dict.fromkeys((*keys, *matching.before, *matching.read)))
-        self._kept, self._time_type = KeptKeys(schema, self._columns), schema.field(time).type
-        self._kept_schema = pa.schema([schema.field(column) for column in self._columns])
+        self._tries = Tries(matching, self._program, within_us, self._skip, box) if matching.tried else None
+        tried = matching.tried_read if matching.tried else ()
+        own = [name for name in tried if name in schema.names]
+        self._own = tuple(schema.names) if self._all_rows else tuple(dict.fromkeys((*keys, *matching.before, *matching.read, *own)))
+        self._kept_before = tuple(place for place, name in enumerate(matching.before.values()) if name in tried)
+        self._columns = (*self._own, *(list(matching.before.values())[place] for place in self._kept_before))
+        self._kept, self._time_type = KeptKeys(matching.judged, self._columns), schema.field(time).type
+        self._kept_schema = pa.schema([matching.judged.field(column) for column in self._columns])
         more = [0] * 3 if self._unmatched or self._numbered else []
         self._number, self._rests, self._covered = range(VALUES + self._kept.words, VALUES + self._kept.words + 3)
         self._table = PagedTable(np.array([0, 1, 1] + [0] * self._kept.words + more, np.int64), self._kept.object_types)
@@ -117,16 +123,15 @@ class Match(Expiring, Shown):
         keys = self._keys_at_hand(rows, tick)
         if keys.slots.size == 0:
             return (self._none,)
-        new = key_columns(rows.batch, self._columns, np.arange(rows.count))
-        line = self._line(rows, new, keys)
-        undecided, found = np.empty(keys.slots.size, np.int64), np.empty((line.row.size, 4), np.int64)
+        new, times = key_columns(rows.batch, self._own, np.arange(rows.count)), integers_of(rows.batch.column(self._time))
+        before = self._rows_before(times, new, keys)
+        new += [before[place] for place in self._kept_before]
+        line = self._line(rows, times, before, keys)
         covered = self._covered_rows(line, keys)
-        count = find_matches(
-            line.times, line.masks, line.starts, self._within, tick.watermark, self._skip, *self._program, covered, undecided, found
-        )  # fmt: skip
+        found, labels, undecided = self._find(line, new, keys, tick, covered)
         if self._unmatched:
             self._table.words[keys.slots, self._covered] = covered - line.starts[:-1] + self._table.words[keys.slots, BEGIN]
-        out = self._put_out(found[:count], line, new, keys) if count else self._none
+        out = self._put_out(found, labels, line, new, keys) if found.size else self._none
         self._settle(rows, new, line, undecided, keys, tick)
         return (out,)
 
@@ -150,12 +155,12 @@ class Match(Expiring, Shown):
         new = np.concatenate([touched.new, np.zeros(alone.size, np.bool_)])
         return _Keys(slots, new, np.isin(slots, due), touched.ordinals.copy(), owner, body)
 
-    def _line(self, rows: Rows, new: list[pa.Array], keys: _Keys) -> _Line:
-        words, times = self._table.words, integers_of(rows.batch.column(self._time))
+    def _line(self, rows: Rows, times: Int64s, before: list[pa.Array], keys: _Keys) -> _Line:
+        words = self._table.words
         key = np.concatenate([keys.owner, keys.key_of])
         row = np.argsort(key, kind="stable")
         starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.bincount(key, minlength=keys.slots.size))])
-        masks = self._classified(rows, self._rows_before(times, new, keys))
+        masks = self._classified(rows, before)
         times, masks = np.concatenate([words[keys.body, TIME], times]), np.concatenate([words[keys.body, MASK], masks])
         return _Line(row, starts, times[row], masks[row])
 
@@ -186,6 +191,20 @@ class Match(Expiring, Shown):
 
     # ------------------------------------------------ matches
 
+    def _find(
+        self, line: _Line, new: list[pa.Array], keys: _Keys, tick: Tick, covered: Int64s
+    ) -> tuple[Int64s, Int64s | None, Int64s]:  # fmt: skip
+        """(matches as of `find_matches`, the variables of their rows if they are known already, each key's first undecided row)."""
+        if self._tries is not None:
+            rows = self._taken(line.row, new, keys.body)
+            tried = self._tries.find(Line(line.times, line.masks, line.starts, rows), tick.watermark, covered)
+            return tried.matches, tried.labels, tried.undecided
+        undecided, found = np.empty(keys.slots.size, np.int64), np.empty((line.row.size, 4), np.int64)
+        count = find_matches(
+            line.times, line.masks, line.starts, self._within, tick.watermark, self._skip, *self._program, covered, undecided, found
+        )  # fmt: skip
+        return found[:count], None, undecided
+
     def _covered_rows(self, line: _Line, keys: _Keys) -> Int64s:
         """int64 (k,), place in the line behind the last row of each key that is in a match so far; empty if nobody asks for the others."""
         if not self._unmatched:
@@ -207,45 +226,45 @@ class Match(Expiring, Shown):
         numbers: Int64s = before[key] + until - (until[first] - matched[first])
         return numbers
 
-    def _put_out(self, found: Int64s, line: _Line, new: list[pa.Array], keys: _Keys) -> Rows:
+    def _put_out(self, found: Int64s, labels: Int64s | None, line: _Line, new: list[pa.Array], keys: _Keys) -> Rows:
         number, slots = self._numbers(found, keys), keys.slots[found[:, KEY]]
         hashes, checks = self._table.identity_of(slots)
         order = np.lexsort((checks, hashes, found[:, DECIDED]))
+        known = None if labels is None else in_order(found, labels, order)
         found, slots, hashes, number = np.ascontiguousarray(found[order]), slots[order], hashes[order], number[order]
         matched = found[:, LAST] >= found[:, FIRST]
+        labels = self._labels(line, np.ascontiguousarray(found[matched])) if known is None else known
         match, place = numbered(np.maximum(found[:, LAST] - found[:, FIRST], 0) + 1)
         batch = self._taken(line.row[found[match, FIRST] + place - 1], new, keys.body)
         first, kind = np.flatnonzero(place == 1), self.schemas[0].field("match_start").type
         bounds = [to_array(line.times[found[:, edge]], kind, ~matched) for edge in (FIRST, LAST)]
         if matched.all():
-            measures = self._measured(batch, match, line, found, number)
+            measures = self._measures.compute(batch, match, labels, number)
         else:
-            measures = self._of_some(batch, match, line, found, number, matched)
+            measures = self._of_some(batch, match, labels, number, matched)
         if self._all_rows:
             each = pa.array(match)
-            arrays = [*batch.columns, *(bound.take(each) for bound in bounds), *measures]
+            arrays = [*batch.columns[: len(self._own)], *(bound.take(each) for bound in bounds), *measures]
             made = pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0])
             return Rows(made, self._table.owner_of(slots)[match], hashes[match])
         arrays = [*key_columns(batch, self._keys, first), *bounds, *measures]
         return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), self._table.owner_of(slots), hashes)
 
-    def _measured(self, batch: pa.RecordBatch, match: Int64s, line: _Line, found: Int64s, number: Int64s) -> list[pa.Array]:
-        """The measures of matches, or of each of their rows."""
-        labels = np.empty(match.size, np.int64)
+    def _labels(self, line: _Line, found: Int64s) -> Int64s:
+        """int64, the variables of the rows of matches, one match after the other."""
+        labels = np.empty(int((found[:, LAST] - found[:, FIRST] + 1).sum()), np.int64)
         label_matches(line.masks, found, *self._program, labels)
-        return self._measures.compute(batch, match, labels, number)
+        return labels
 
-    def _of_some(
-        self, batch: pa.RecordBatch, match: Int64s, line: _Line, found: Int64s, number: Int64s, matched: Bools
-    ) -> list[pa.Array]:  # fmt: skip
-        """The measures of each row, where some are in no match and have none. matched: bool (m,), what of `found` is a match."""
+    def _of_some(self, batch: pa.RecordBatch, match: Int64s, labels: Int64s, number: Int64s, matched: Bools) -> list[pa.Array]:
+        """The measures of each row, where some are in no match and have none. labels: of the others. matched: bool (m,), which are some."""
         if not matched.any():
             names = self.schemas[0].names
             return [pa.nulls(match.size, field.type) for field in list(self.schemas[0])[names.index(MATCH_END) + 1 :]]
         mine = matched[match]
         which = (np.cumsum(matched) - 1)[match[mine]]
         rows = batch.take(pa.array(np.flatnonzero(mine)))
-        made = self._measured(rows, which, line, np.ascontiguousarray(found[matched]), number[matched])
+        made = self._measures.compute(rows, which, labels, number[matched])
         place = pa.array(np.maximum(np.cumsum(mine) - 1, 0), mask=~mine)
         return [column.take(place) for column in made]
 

@@ -259,10 +259,10 @@ class GroupedStream(_Grouping[S]):
         """One row per match, or all rows, of a pattern in a group's rows, in order of event time: a small part of SQL's MATCH_RECOGNIZE.
 
         pattern: variables with ? * + {n,m}, |, and parentheses, such as "A B+ (C | D)?"; quantifiers take as many rows as they can. define:
-        of a variable, which rows it can be: a condition on the row and, by PREV(column), the row before it; a variable without one can be
-        any row. measures: names and expressions over aggregates of the match's rows, of one variable or of all: "sum(B.price)",
-        "count(*)", "last(C.ts)". within: from the first row of a match to the last, at most. skip: where the next match may begin:
-        "past last row", "to next row", or at a row of this one, "to first B" or "to last B"; at the next row if that is none or its first.
+        of a variable, which rows it can be: a condition on the row, by PREV(column) the row before it, and the match so far, "price >
+        LAST(A.price)"; without one any row. measures: names and expressions over aggregates of rows, of one variable or of all:
+        "sum(B.price)", "count(*)", "last(C.ts)". within: from the first row of a match to the last, at most. skip: where the next match may
+        begin: "past last row", "to next row", or at a row of this one, "to first B" or "to last B"; else at the next row.
         rows: "one" per match, the keys, match_start, match_end (the event time) and the measures; or "all" of a match's rows with their own
         columns, where a measure is of the rows up to each one, behind FINAL of all ("FINAL max(B.price)"); or "with unmatched", these and
         the rows in no match, whose measures are null. tie_break: as in `process`.

@@ -1,9 +1,11 @@
 """What a pattern box says: which rows can be its variables (`define`), and what it puts out of a match (`measures`).
 
-A condition is an expression over a row and, by PREV(...), the row before it of the same key, so a batch of rows is judged at once. A
-measure is an expression over aggregates of the match's rows, each of one variable (`sum(B.price)`) or of all (`count(*)`); a column
-outside of an aggregate is that of the last row: `A.price` is last(A.price). Where all rows of a match come out, a measure is of the rows up
-to each of them (RUNNING), or, behind FINAL, of all. Source: SQL:2016, row pattern recognition (ISO/IEC TR 19075-5).
+A condition is an expression over a row and, by PREV(...), the row before it of the same key, so a batch of rows is judged at once; what of
+it reads the match so far, by aggregates or another variable's columns, is apart (`tried`), and judged of each row that a partial
+match tries. A measure is an expression over aggregates of the match's rows, each of one variable (`sum(B.price)`) or of all
+(`count(*)`); a column outside of an aggregate is that of the last row: `A.price` is last(A.price). Where all rows of a match come out, a
+measure is of the rows up to each of them (RUNNING), or, behind FINAL, of all. Source: SQL:2016, row pattern recognition (ISO/IEC TR
+19075-5).
 """
 
 from __future__ import annotations
@@ -46,6 +48,11 @@ MATCH_NUMBER: Final = "match_number"
 CLASSIFIER: Final = "classifier"
 """Which variable a row is, as a call of a measure."""
 
+SO_FAR: Final = ("count", "sum", "avg", "min", "max", "first", "last")
+"""Aggregates of a partial match that a condition may read."""
+DEEPEST: Final = 100
+"""The greatest offset of LAST and FIRST: a partial match knows so many rows of a variable."""
+
 _NAVIGATION: Final = ("prev", "next", CLASSIFIER, MATCH_NUMBER)
 _NUMBERED_LATER: Final = (
     "rows are judged when they come, and not known to be of a match until it ends; measure it, MATCH_NUMBER() AS nr, "
@@ -58,13 +65,15 @@ _WHEN: Final = re.compile(r"\s*(FINAL|RUNNING)\s+(?!(?:IN|AND|OR|IS|NOT|LIKE|RLI
 @dataclass(frozen=True, slots=True)
 class MeasureCall:
     """One aggregate over rows of a match. variable: whose rows, as a number in the program; None: all. argument: an expression over a row;
-    None: the rows are counted. type: of the result. running: of the rows up to the one that comes out."""
+    None: the rows are counted. type: of the result. running: of the rows up to the one that comes out. offset: of first and last in a
+    condition, how many rows behind the first or before the last."""
 
     function: str
     variable: int | None
     argument: str | None
     type: pa.DataType
     running: bool = False
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,9 @@ class Matching:
     """A pattern over rows of `schema`, understood.
 
     before: columns that PREV reads, and what they are called in conditions. conditions: (variable, expression over `judged`); a variable
-    without one can be any row. calls: of all measures. results: (name, expression over columns `_measure0`, ... of the calls, its type).
+    without one can be any row. so_far: aggregates of the match so far that conditions read, by what they are called there. tried:
+    (variable, expression over `trying`), what must be true as well of a row that a partial match takes for the variable. calls: of all
+    measures. results: (name, expression over columns `_measure0`, ... of the calls, its type).
     rows: what comes out of a match, ONE_ROW, ALL_ROWS or UNMATCHED_TOO.
     """
 
@@ -80,6 +91,8 @@ class Matching:
     program: Program
     before: dict[str, str] = field(default_factory=dict)
     conditions: list[tuple[int, str]] = field(default_factory=list)
+    so_far: dict[str, MeasureCall] = field(default_factory=dict)
+    tried: list[tuple[int, str]] = field(default_factory=list)
     calls: list[MeasureCall] = field(default_factory=list)
     results: list[tuple[str, str, pa.DataType]] = field(default_factory=list)
     rows: str = ONE_ROW
@@ -98,6 +111,19 @@ class Matching:
     def judged(self) -> pa.Schema:
         """Columns of a row and of the one before it."""
         return pa.schema([*self.schema, *(pa.field(name, self.schema.field(column).type) for column, name in self.before.items())])
+
+    @property
+    def trying(self) -> pa.Schema:
+        """Columns of a row, of the one before it, and of the match up to and with it."""
+        return pa.schema([*self.judged, *(pa.field(name, call.type) for name, call in self.so_far.items())])
+
+    @property
+    def tried_read(self) -> tuple[str, ...]:
+        """Columns of `judged` that trying a row reads."""
+        arguments = [(call.argument, self.schema) for call in self.so_far.values() if call.argument is not None]
+        texts = [*arguments, *((text, self.trying) for _, text in self.tried)]
+        columns = dict.fromkeys(name for text, schema in texts for name in compile_expression(text, schema).columns)
+        return tuple(name for name in columns if name not in self.so_far)
 
     @property
     def measured(self) -> pa.Schema:
@@ -183,17 +209,60 @@ class _Reader:
             name = node.name.lower()
             if name == MATCH_NUMBER:
                 self._fail(what, f"has {to_sql(node)}; {_NUMBERED_LATER}")
-            if name in AGGREGATES or name in _NAVIGATION[1:]:
-                self._fail(what, f"has {to_sql(node)}; it may read its own row, and PREV of it")
-        tree = tree.transform(lambda node: self._own(what, variable, node))
+            if name in _NAVIGATION[1:]:
+                self._fail(what, f"has {to_sql(node)}; it may read its own row, PREV of it, and aggregates of the match so far")
+        looks_back = self._looks_back(variable, tree)
+        replaced = tree.transform(lambda node: self._own(what, variable, node))
         with _about(what):
-            found = compile_expression(to_sql(tree), self._matching.judged)
+            found = compile_expression(to_sql(replaced), self._matching.trying)
         if not (pa.types.is_boolean(found.type) or pa.types.is_null(found.type)):
             raise TypeMismatch(f"{what} is {found.type}, not boolean; write a comparison such as x > PREV(x)")
-        self._matching.conditions.append((number, to_sql(tree)))
+        if not looks_back:
+            self._matching.conditions.append((number, to_sql(replaced)))
+            return
+        # Each part of a conjunction must be true: what reads the row alone is judged once.
+        parts = [(self._looks_back(variable, part), part.transform(lambda node: self._own(what, variable, node))) for part in _parts(tree)]
+        for when, into in ((False, self._matching.conditions), (True, self._matching.tried)):
+            texts = [f"({to_sql(part)})" for late, part in parts if late is when]
+            if texts:
+                into.append((number, " AND ".join(texts)))
+
+    def _looks_back(self, variable: str, tree: exp.Expr) -> bool:
+        """Whether it reads more of the match than the row itself."""
+        calls = any(node.name.lower() in AGGREGATES for node in tree.find_all(exp.Anonymous))
+        return calls or any(self._is_other(variable, node) for node in tree.find_all(exp.Column))
+
+    def _is_other(self, variable: str, node: exp.Column) -> bool:
+        return node.table.upper() in self._numbers and node.table.upper() != variable.upper()
+
+    def _so_far(self, what: str, node: exp.Anonymous) -> exp.Column:
+        """The column of an aggregate of the match so far."""
+        function, offset = AGGREGATES[node.name.lower()], 0
+        if function not in SO_FAR:
+            self._fail(what, f"has {to_sql(node)}; of a match so far there are {', '.join(SO_FAR[:-1])} and {SO_FAR[-1]}")
+        if function in ("first", "last") and len(node.expressions) == 2:
+            least, written = node.expressions
+            if not isinstance(written, exp.Literal) or written.is_string or not written.name.isdigit() or int(written.name) > DEEPEST:
+                self._fail(what, f"has {to_sql(node)}; how many rows back {function} looks is a whole number, {DEEPEST} at most")
+            node, offset = exp.Anonymous(this=node.this, expressions=[least.copy()]), int(written.name)
+        call = replace(self._aggregate(what, function, node), offset=offset)
+        known = self._matching.so_far
+        for name, other in known.items():
+            if other == call:
+                return exp.column(name, quoted=True)
+        name = f"_so_far{len(known)}"
+        while name.lower() in (taken.lower() for taken in self._matching.trying.names):
+            name = f"_{name}"
+        known[name] = call
+        return exp.column(name, quoted=True)
 
     def _own(self, what: str, variable: str, node: exp.Expr) -> exp.Expr:
-        """A column of the variable's own row without its qualifier; PREV of an expression as that of the row before."""
+        """A column of the variable's own row without its qualifier; PREV of an expression as that of the row before; an aggregate of the
+        match so far, and another variable's column, which is that of its last row, by its name."""
+        if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
+            self._fail(what, f"has {to_sql(node)}; FILTER, OVER and IGNORE NULLS are not available")
+        if isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES:
+            return self._so_far(what, node)
         if isinstance(node, exp.Anonymous) and node.name.lower() == "prev":
             if len(node.expressions) != 1:
                 self._fail(what, f"has {to_sql(node)}; PREV takes one expression, of the row before")
@@ -202,8 +271,12 @@ class _Reader:
                 self._fail(what, f"has {to_sql(node)}; name a column of the row before")
             if any(call.name.lower() == "prev" for call in inner.find_all(exp.Anonymous)):
                 self._fail(what, f"has {to_sql(node)}; PREV of PREV is not available")
+            if any(call.name.lower() in AGGREGATES for call in inner.find_all(exp.Anonymous)):
+                self._fail(what, f"has {to_sql(node)}; PREV is of the own row: write LAST with an offset, such as LAST(x, 1)")
             before: exp.Expr = inner.transform(lambda part: self._before(what, variable, part))
             return before
+        if isinstance(node, exp.Column) and self._is_other(variable, node):
+            return self._so_far(what, exp.Anonymous(this="last", expressions=[node.copy()]))
         if isinstance(node, exp.Column) and node.table:
             self._check_qualifier(what, variable, node)
             return exp.column(node.name, quoted=True)
@@ -225,7 +298,7 @@ class _Reader:
 
     def _check_qualifier(self, what: str, variable: str, node: exp.Column) -> None:
         if node.table and node.table.upper() != variable.upper():
-            self._fail(what, f"reads {to_sql(node)}; it may read its own row, and PREV of it")
+            self._fail(what, f"reads {to_sql(node)}; it may read its own row, PREV of it, and aggregates of variables of the pattern")
 
     # ------------------------------------------------ measures
 
@@ -259,6 +332,9 @@ class _Reader:
 
     def _call(self, what: str, function: str, node: exp.Anonymous, running: bool) -> exp.Column:
         """The column of one aggregate, which is kept once however often it is written."""
+        return self._called(replace(self._aggregate(what, function, node), running=running))
+
+    def _aggregate(self, what: str, function: str, node: exp.Anonymous) -> MeasureCall:
         if len(node.expressions) != 1:
             self._fail(what, f"has {to_sql(node)}; {function} takes one argument here")
         (argument,) = node.expressions
@@ -272,8 +348,7 @@ class _Reader:
         table = next(iter(tables), "")
         if table and table not in self._numbers:
             self._fail(what, f"reads {to_sql(node)}, but {table} is not in the pattern; its variables are {', '.join(self._numbers)}")
-        call = self._understood(what, function, self._numbers[table] if table else None, argument)
-        return self._called(replace(call, running=running))
+        return self._understood(what, function, self._numbers[table] if table else None, argument)
 
     def _called(self, call: MeasureCall) -> exp.Column:
         calls = self._matching.calls
@@ -294,6 +369,13 @@ class _Reader:
 
     def _fail(self, what: str, message: str) -> NoReturn:
         raise ExpressionError(f"{what} {message}")
+
+
+def _parts(tree: exp.Expr) -> list[exp.Expr]:
+    """What AND connects."""
+    if isinstance(tree, exp.Paren):
+        return _parts(tree.this)
+    return [*_parts(tree.this), *_parts(tree.expression)] if isinstance(tree, exp.And) else [tree]
 
 
 def _parsed(what: str, text: str) -> exp.Expr:
