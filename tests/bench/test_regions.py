@@ -60,6 +60,9 @@ def test_each_epoch_is_shown_by_a_leg_once() -> None:
     for leg, epoch in ((0, 1), (1, 1), (1, 2), (1, 2), (0, 2), (0, 1)):
         made.subscriber.on_shown(leg, epoch)  # type: ignore[misc]
     assert {leg: len(moments) for leg, moments in made.shown.items()} == {0: 2, 1: 2}
+    made.subscriber.on_shown(0, 9)  # type: ignore[misc]
+    made.subscriber.delivered = 9
+    assert made.others_behind_s(0) == pytest.approx(7 * 0.05) and made.others_behind_s(1) == 0.0
 
 
 def test_a_pause_of_the_process_is_seen() -> None:

@@ -88,7 +88,7 @@ def test_who_is_fenced_in_the_middle_stands_by_and_takes_over_when_nobody_writes
     fencing.last()
     assert fencing.append(0, 1, 0, rows(1)) is False, "its producer was opened, and the sink is further"
     first.write(2, rows(2))
-    assert first.appended == 2 and not first._turns.stands_by, "it was fenced, waited, and went on since nobody else did"
+    assert first.appended == 2 and not first._appending.turns.stands_by, "it was fenced, waited, and went on since nobody else did"
     assert STANDS_BY == 16
     assert values(broker, sink.topic) == [1, 2]
     first.close()

@@ -2,9 +2,10 @@
 
 A subscriber reads both through proxies on loopback, one nearer than the other. Each event strikes the region that brings the rows. After a
 kill the region is started again: it reads its sources from the group's begin and catches up. A gap is the longest wait between two
-epochs from the event until a while after it, an epoch's width included. Beside it stands what it can be made of: for how long the regions
-that were not struck showed nothing new, and for how long this process itself was not let run. At the end every row that the subscriber
-was given, and every row of what both regions write to besides, is compared with plain addition.
+epochs from the event until a while after it, an epoch's width included. Beside it stands what it can be made of: by how much the regions
+that were not struck were behind, for how long they showed nothing new, and for how long this process itself was not let run. At the end
+every row that the subscriber was given, and every row of the table, files and topic that both regions write to, is compared with plain
+addition.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ LEVEL_S: Final = 1.0
 """A region is level when what it finishes is no older."""
 WITHIN_S: Final = 120.0
 PAUSE_S: Final = 0.005
-SAID: Final = {"gap": "gap_ms", "nothing shown for": "unshown_ms", "not let run for": "pause_ms"}
-"""Of each event. unshown_ms: for how long the other regions showed nothing new; pause_ms: for how long this process was not let run."""
+SAID: Final = {"gap": "gap_ms", "others behind by": "behind_ms", "nothing shown for": "unshown_ms", "not let run for": "pause_ms"}
+"""Of each event. behind_ms: by how much the best other region was behind when it came; unshown_ms: for how long the others showed nothing
+new; pause_ms: for how long this process was not let run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,11 @@ class Reading:
     def gap_s(self, since_s: float, until_s: float) -> float:
         """The longest time between two epochs, of those that overlap it."""
         return longest_s(list(self.moments), since_s, until_s)
+
+    def others_behind_s(self, struck: int) -> float:
+        """By how much the best other leg is behind what has been given, as epochs go: what it must make first."""
+        newest = max((epoch for leg, epoch in self._newest.items() if leg != struck), default=0)
+        return max(0, self.subscriber.delivered - newest) * self._width_s
 
     def unshown_s(self, struck: int, since_s: float, until_s: float) -> float:
         """The same of what the other legs show: of the one that shows something at the shortest intervals."""
@@ -236,9 +243,11 @@ def _strike(
     reading: Reading, secret: str, pauses: Pauses,
 ) -> dict[str, Any]:  # fmt: skip
     """One event, until all is as before."""
+    behind_s = reading.others_behind_s(victim)
 
     def waits(since_s: float, until_s: float) -> dict[str, float]:
-        seconds = reading.gap_s(since_s, until_s), reading.unshown_s(victim, since_s, until_s), pauses.longest_s(since_s, until_s)
+        unshown_s, pause_s = reading.unshown_s(victim, since_s, until_s), pauses.longest_s(since_s, until_s)
+        seconds = reading.gap_s(since_s, until_s), behind_s, unshown_s, pause_s
         return dict(zip(SAID.values(), (1000 * each for each in seconds), strict=True))
 
     if kind == "cut":
@@ -258,14 +267,14 @@ def _strike(
     begun_s, was_s = time.monotonic(), time.time() - region.begin_s
     with subscribe(region.url, region.group, after=0) as alone:
 
-        def behind_s() -> float:
+        def level_s() -> float:
             if reading.error is not None:
                 raise reading.error
             while alone.take(0.02) is not None and time.time() - region.begin_s - alone.delivered * region.width_ms / 1000 > LEVEL_S:
                 pass
             return time.time() - region.begin_s - alone.delivered * region.width_ms / 1000
 
-        _level(behind_s)
+        _level(level_s)
     return {**found, "catch_up": round(was_s / max(0.001, time.monotonic() - begun_s), 1)}
 
 

@@ -27,6 +27,8 @@ from evenflow.stream.declared import Declared, May
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
+AGAIN_MS: Final = 5
+"""After so long a broker that is not ready is asked again; twice as long each time, up to the client's bound of a second."""
 LOOK_S: Final = 1.0
 """So long a region that waits for its turn asks for the last epoch."""
 Headers = list[tuple[str, bytes | None]] | None
@@ -88,7 +90,7 @@ class KafkaWriter(Writer):
                 known = self._group.list_topics(sink.topic, timeout=TIMEOUT_S).topics[sink.topic]
                 if known.error is not None:
                     raise SinkError(f"kafka sink: {sink.servers} has no topic {sink.topic!r}; create it, or check the name")
-            producer = kafka.Producer({**settings, "transactional.id": self._name, "linger.ms": 1, "compression.type": "lz4"})
+            producer = kafka.Producer(producing(settings, self._name))
             producer.init_transactions(TIMEOUT_S)
             (done,) = self._group.committed([kafka.TopicPartition(sink.topic, 0)], TIMEOUT_S)
         except kafka.KafkaException as error:
@@ -145,8 +147,7 @@ class KafkaAppender(Appender):
         self.fenced = False
         try:
             if self._producer is None:
-                settings = {**self._settings, "transactional.id": self._name, "linger.ms": 1, "compression.type": "lz4"}
-                self._producer = kafka.Producer(settings)
+                self._producer = kafka.Producer(producing(self._settings, self._name))
                 self._producer.init_transactions(TIMEOUT_S)
                 self._held = self._committed(TIMEOUT_S)
                 if self._held[0] != prev:
@@ -184,6 +185,15 @@ class KafkaAppender(Appender):
         if self._group is not None:
             self._group.close()
             self._group = None
+
+
+def producing(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A producer's settings: those of the user, and a transactional id.
+
+    A transaction is over for its producer before it is for the broker, which refuses the next one for a few milliseconds. By default it is
+    asked again after 100 ms, so a topic took seven epochs a second.
+    """
+    return {"retry.backoff.ms": AGAIN_MS, **settings, "transactional.id": name, "linger.ms": 1, "compression.type": "lz4"}
 
 
 def fencings() -> frozenset[int]:
