@@ -394,4 +394,4 @@ def in_browser(path: str, big: Big, scene: Scene, readings: int) -> dict[str, fl
 
 
 FAST_S: Final = 0.012
-LONGEST_S: Final = 140.0
+LONGEST_S: Final = 400.0
