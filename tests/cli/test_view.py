@@ -127,13 +127,13 @@ def test_the_report_has_the_documented_keys_and_is_json() -> None:
 
 
 def test_what_outputs_have_missed_is_said() -> None:
-    outputs = (OutputProgress("alerts", False, 1_200, 0.875), OutputProgress("bills", True, 0, 1.0))
+    outputs = (OutputProgress("alerts", False, 1_200, 0.875, 12.5, 0.9), OutputProgress("bills", True, 0, 1.0))
     shed = replace(PROGRESS, outputs=outputs)
     assert "delivered 88% to alerts" in plain_line(shed) and "delivered" not in plain_line(replace(PROGRESS, outputs=outputs[1:]))
     table = drawn(summary_table(shed))
     assert "left out for alerts" in table and "1,200" in table and "87.5% was delivered" in table and "bills" not in table
     assert report(shed, master="local", interrupted=False)["outputs"][0] == {
-        "output": "alerts", "protected": False, "dropped": 1_200, "delivered_share": 0.875,
+        "output": "alerts", "protected": False, "dropped": 1_200, "delivered_share": 0.875, "age_ms": 12.5, "utility": 0.9,
     }  # fmt: skip
 
 

@@ -45,6 +45,7 @@ def test_what_comes_out_is_what_the_run_says_it_kept(spark: Any, named: Callable
     assert output["output"] == "out" and not output["protected"]
     assert output["dropped"] == sum(map(sum, table["dropped"].to_pylist())) == ROWS - got.num_rows
     assert abs(output["delivered_share"] - got.num_rows / ROWS) < 0.001 and got.num_rows > 0.4 * CAN * SECONDS
+    assert output["age_ms"] > 0 and 0 < output["utility"] <= 1, "of weight 1"
     assert seconds < 0.7 * ROWS / CAN, "it would take that long to do all of it"
     assert answers(got) == answers(kept(table))
 

@@ -34,7 +34,7 @@ WHOLE = progress(
     tables=(TableProgress("names", 3, 24, 1, 6, 1.25, 1, "no such file"),),
     journal=JournalProgress("/there", 2, 41, 0.0, 1.5, 1.75, 12, 3456),
     behind=(Behind("orders", "shop.orders", 12),),
-    outputs=(OutputProgress("alerts", False, 120, 0.875), OutputProgress("bills", True, 0, 1.0)),
+    outputs=(OutputProgress("alerts", False, 120, 0.875, 12.5, 0.9), OutputProgress("bills", True, 0, 1.0)),
     checkpoint=CheckpointProgress(12, 340, 3456, 4.25, 0.75, 1, 13),
 )
 KEYS = [

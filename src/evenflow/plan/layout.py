@@ -222,6 +222,16 @@ class Worth:
 
 
 @dataclass(frozen=True, slots=True)
+class Quality:
+    """What is said of an output's answers: its weight, and their utility over the share that is delivered and over their age in
+    microseconds; None: age does not matter."""
+
+    weight: float
+    loss: Curve
+    latency: Curve | None
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """What runs. Segments are in topological order: a segment's producers come before it.
 
@@ -230,7 +240,8 @@ class Layout:
     there if none does. depends: by segment, how what its boxes put out depends on what they have had, (box, class). promised: by sink, what
     it must have through failures, where that is said. every_us: all who read what comes out want it no more often than this; None: as soon
     as it is there. thins: by arc, what a plan may leave out there; not
-    there if nothing may. valued: by sink, what its rows are worth to such a plan; nothing where no arc is thinned.
+    there if nothing may. valued: by sink, what its rows are worth to such a plan; nothing where no arc is thinned. qualities: by sink, what
+    is said of its answers; not there if nothing is.
     """
 
     name: str
@@ -246,6 +257,7 @@ class Layout:
     every_us: int | None = None
     thins: Mapping[int, Thin] = field(default_factory=dict)
     valued: Mapping[str, Valued] = field(default_factory=dict)
+    qualities: Mapping[str, Quality] = field(default_factory=dict, compare=False)
 
     def ends(self, segment: Segment) -> tuple[str, ...]:
         """The sinks that the segment feeds by itself."""

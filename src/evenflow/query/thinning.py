@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from evenflow.plan.layout import Arc, Layout, Segment, Thin, Valued
+from evenflow.plan.layout import Arc, Layout, Quality, Segment, Thin, Valued
 from evenflow.query.kinds import read
 from evenflow.query.kinds.sink import Sink
 from evenflow.query.lateness import tells_due
@@ -68,6 +68,12 @@ def valued_of(network: Network, thins: Mapping[int, Thin]) -> Mapping[str, Value
         worth = (1.0,) * len(common) if alike else common.worth
         found[box.name] = Valued(worth=worth, protected=True) if qos is None else Valued(qos.weight, qos.loss, worth)
     return found
+
+
+def qualities_of(network: Network) -> Mapping[str, Quality]:
+    """What is said of the answers of outputs."""
+    given = ((box.name, qos_of(box)) for box in network.of_kind("sink"))
+    return {name: Quality(qos.weight, qos.loss, qos.latency) for name, qos in given if qos is not None}
 
 
 def thins_text(cut: Layout) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from evenflow.statistics.window import Latency
@@ -82,6 +82,12 @@ def percentile_ms(histograms: Iterable[Mapping[int, int]], q: float) -> float | 
         if seen >= wanted:
             return round(middle_us(bucket) / 1000, 3)
     return None
+
+
+def mean_of(counts: Mapping[int, int], of: Callable[[float], float]) -> float | None:
+    """The mean of a function of a latency in microseconds over all counts; None without any."""
+    total = sum(counts.values())
+    return sum(of(middle_us(bucket)) * count for bucket, count in counts.items()) / total if total else None
 
 
 def latency_of(histograms: Sequence[Mapping[int, int]]) -> Latency:

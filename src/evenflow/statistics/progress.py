@@ -186,6 +186,11 @@ class OutputProgress:
     """Rows of sources that it has missed so far."""
     delivered_share: float
     """Of the rows that its sources have given so far."""
+    age_ms: float | None = None
+    """Median age of its answers in its sink, from an epoch's first row, in milliseconds; of a live run over the last 10 s. None where none
+    came, and where sites write to its sink and others are there beside it."""
+    utility: float | None = None
+    """weight * loss(delivered share) * mean of latency(age), by its quality of service; None without one, or where its age is not known."""
 
 
 @dataclass(frozen=True, slots=True)

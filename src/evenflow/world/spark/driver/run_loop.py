@@ -485,8 +485,7 @@ class RunLoop:
     def watched(self, network: Network | None) -> Watched:
         """What those who watch are told. From any thread. network: as the user drew it."""
         now_s = time.monotonic()
-        for outlet in self.outlets.values():
-            self.numbers.add_latencies(outlet.take_latencies(), now_s)
+        self.numbers.add_latencies({at: outlet.take_latencies() for at, outlet in self.outlets.items()}, now_s)
         journal = self._journal()
         facts = WatchedFacts(network, int(((self._ended_s or now_s) - self._began_s) * 1e6), journal, self._checkpoint())
         return replace(self.numbers.watched(not self.over.is_set(), self.happenings.since, facts), born=self.happenings)
@@ -494,7 +493,6 @@ class RunLoop:
     def progress(self, sites: Sequence[SiteProcess], tables: tuple[TableProgress, ...] = ()) -> Progress:
         """See Run.progress. From any thread. sites: what the coordinator knows of each site. tables: those that are refreshed."""
         now_s, active = time.monotonic(), not self.over.is_set()
-        for outlet in self.outlets.values():
-            self.numbers.add_latencies(outlet.take_latencies(), now_s)
+        self.numbers.add_latencies({at: outlet.take_latencies() for at, outlet in self.outlets.items()}, now_s)
         journal = self._journal()
         return self.numbers.progress(active, (self._ended_s or now_s) - self._began_s, sites, tables, journal, self._checkpoint())

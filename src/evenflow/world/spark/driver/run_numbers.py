@@ -15,13 +15,13 @@ from evenflow.coordinator.ledger import Ledger
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.thinnings import shares_of
 from evenflow.monitor.watching import PartCounts, Watched
-from evenflow.plan.layout import Layout
+from evenflow.plan.layout import Layout, Quality
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.network import Network
 from evenflow.query.whole import moved_whole
 from evenflow.statistics.growing import Growing
-from evenflow.statistics.histogram import RecentLatencies, percentile_ms
+from evenflow.statistics.histogram import RecentLatencies, mean_of, percentile_ms
 from evenflow.statistics.progress import (
     Behind,
     BoxProgress,
@@ -101,8 +101,11 @@ def boxes_of(totals: Totals) -> tuple[BoxProgress, ...]:
     )
 
 
-def outputs_of(layout: Layout, ledger: Ledger, taken: Iterable[Iterable[tuple[int, int]]], epochs: int) -> tuple[OutputProgress, ...]:
-    """Every output, if rows may be left out for some. taken: (segment, rows) of sources, as parts tell them. epochs: that there were."""
+def outputs_of(
+    layout: Layout, ledger: Ledger, taken: Iterable[Iterable[tuple[int, int]]], epochs: int, ages: Mapping[str, Mapping[int, int]]
+) -> tuple[OutputProgress, ...]:
+    """Every output, if rows may be left out for some. taken: (segment, rows) of sources, as parts tell them. epochs: that there were. ages:
+    by output, how old answers are, as far as that is known: counts by bucket."""
     if not layout.sheds and not layout.thins:
         return ()
     given: dict[int, int] = {}
@@ -117,8 +120,16 @@ def outputs_of(layout: Layout, ledger: Ledger, taken: Iterable[Iterable[tuple[in
         fed = [segment.id for segment in layout.segments if segment.source in sources]
         thinned = [arc for arc, thin in layout.thins.items() if output in thin.outputs]
         lost = sum(dropped.get(segment, 0) for segment in fed) + sum(sum(arcs[arc].dropped) for arc in thinned if arc in arcs)
-        found.append(OutputProgress(output, not fed and not thinned, lost, round(shares.get(output, 1.0), 4)))
+        share, of = shares.get(output, 1.0), ages.get(output, {})
+        utility = utility_of(layout.qualities.get(output), share, of)
+        found.append(OutputProgress(output, not fed and not thinned, lost, round(share, 4), percentile_ms([of], 0.50), utility))
     return tuple(found)
+
+
+def utility_of(quality: Quality | None, share: float, ages: Mapping[int, int]) -> float | None:
+    """What an output is worth of which such a share came, so old; None if nobody says what it should be, or how old answers are."""
+    latency = None if quality is None else 1.0 if quality.latency is None else mean_of(ages, quality.latency)
+    return None if quality is None or latency is None else round(quality.weight * quality.loss(share) * latency, 4)
 
 
 def site_of(known: SiteProcess, numbers: SiteNumbers, hosting: Hosting, utilization: float | None) -> SiteProgress:
@@ -169,6 +180,7 @@ class RunNumbers:
         self._growing = Growing(names_of(machine.layout), producers_of(machine.layout))
         self._windows, self._totals = Recent(structures=self._growing.structures), Totals(int(RECENT_S * 1e6))
         self._latencies = RecentLatencies(RECENT_S)
+        self._ages: dict[str, RecentLatencies] = {}
         self._hosts: Hosts | None = None
         self.worked_s: float | None = None
 
@@ -194,10 +206,13 @@ class RunNumbers:
             self._latencies.add(now_s, part.latencies)
         return True
 
-    def add_latencies(self, latencies: Mapping[int, int], now_s: float) -> None:
-        """Of sinks in the driver, as sites report theirs."""
+    def add_latencies(self, of_sinks: Mapping[int, Mapping[int, int]], now_s: float) -> None:
+        """Of sinks in the driver, by segment, as sites report theirs."""
         with self._lock:
-            self._latencies.add(now_s, latencies)
+            for segment, latencies in of_sinks.items():
+                self._latencies.add(now_s, latencies)
+                output = self._machine.layout.segments[segment].sink or ""
+                self._ages.setdefault(output, RecentLatencies(RECENT_S)).add(now_s, latencies)
 
     def count(self) -> int:
         """Reports so far."""
@@ -289,6 +304,9 @@ class RunNumbers:
         with self._lock:
             total = dict(self._latencies.all)
             latencies = dict(self._latencies.recent) if active and self._latencies.recent else total
+            ages = {output: dict(each.recent if active and each.recent else each.all) for output, each in self._ages.items()}
+            if len(self._machine.layout.sinks) == 1:
+                ages = dict.fromkeys(self._machine.layout.sinks, latencies)
             numbers = dict(self._sites)
             used, boxes = self._totals.utilization(), boxes_of(self._totals)
         # What needs no lock comes behind it: the coordinator's thread must not wait for those who ask.
@@ -328,7 +346,7 @@ class RunNumbers:
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
             protected=hosts.protected[self._machine.reviving.based()],
             lost=lost_of(self._machine),
-            outputs=outputs_of(self._machine.layout, self._machine.ledger, [part.taken for part in parts], self._machine.seen),
+            outputs=outputs_of(self._machine.layout, self._machine.ledger, [part.taken for part in parts], self._machine.seen, ages),
         )
 
 
