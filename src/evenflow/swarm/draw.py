@@ -26,6 +26,7 @@ from evenflow.swarm.portions import unordered
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
+from evenflow.swarm.shed_joins import shed_joins
 from evenflow.swarm.shed_windows import shed_sessions, shed_windows
 from evenflow.swarm.spooled_cases import SPOOLED, spooled
 from evenflow.swarm.thinned_cases import thinned
@@ -69,6 +70,8 @@ WHOLE: Final = 0.4
 """So many of these leave out whole windows."""
 OF_SESSIONS: Final = 0.4
 """So many of these have sessions, and leave out whole keys."""
+OF_JOINS: Final = 0.3
+"""So many of the others have a join, and leave out whole keys of both sides."""
 PLANNED: Final = 0.4
 """Of the others so many have plans that say what is left out."""
 
@@ -163,6 +166,11 @@ def is_of_sessions(seed: int) -> bool:
     return Random(f"sessions of seed {seed}").random() < OF_SESSIONS
 
 
+def is_of_joins(seed: int) -> bool:
+    """If windows stay whole, and are no sessions, it is keys before a join that do."""
+    return Random(f"joins of seed {seed}").random() < OF_JOINS
+
+
 def is_view(seed: int) -> bool:
     """Its rows are results that change, in a box above another one."""
     return Random(f"views of seed {seed}").random() < VIEWED
@@ -207,7 +215,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     elif is_kept(seed):
         name, case = "kept", kept(Random(f"rows of seed {seed}"), 120)
     elif is_shed(seed):
-        made = (shed_sessions if is_of_sessions(seed) else shed_windows) if is_of_windows(seed) else thinned if is_thinned(seed) else shed
+        whole = shed_sessions if is_of_sessions(seed) else shed_joins if is_of_joins(seed) else shed_windows
+        made = whole if is_of_windows(seed) else thinned if is_thinned(seed) else shed
         name, case = "shed", made(Random(f"rows of seed {seed}"))
     elif is_view(seed):
         name, case = "views", views(Random(f"rows of seed {seed}"), 60)
