@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -400,6 +401,45 @@ def test_a_sum_out_of_range_says_so() -> None:
         run(operator("A+ B", [("A", "SUM(A.v) > 0")], "past last row"), rows, [])
     found = run(operator("A+ B", [("A", f"AVG(A.v) = {2**62}")], "past last row"), rows, [])
     assert [row["match_end"] for row in found] == [2], "an average has no range to leave"
+
+
+VALUES: list[tuple[pa.DataType, Any, Any]] = [
+    (pa.bool_(), False, True), (pa.date32(), date(1960, 1, 1), date(2020, 1, 1)), (pa.string(), "a", "b"), (pa.binary(), b"a", b"b"),
+    (pa.decimal128(10, 2), Decimal("-2.25"), Decimal("1.50")), (pa.float32(), 1.5, float("nan")), (pa.int8(), -4, 3),
+    (pa.uint64(), 3, 2**64 - 1), (pa.list_(pa.int64()), [0, 5], [1]), (pa.struct([("a", pa.int64())]), {"a": 0}, {"a": 1}),
+    (pa.duration("us"), timedelta(0), timedelta(1)), (pa.timestamp("us"), datetime(2019, 1, 1), datetime(2020, 1, 1)),
+]  # fmt: skip
+
+
+def of_type(kind: pa.DataType, values: Sequence[Any], condition: str) -> list[Any]:
+    """How many rows of each match of A+ are A. The rows come in two epochs."""
+    schema = pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64()), ("x", kind)])
+    stamps = pa.array(range(len(values)), pa.int64()).view(pa.timestamp("us"))
+    whole = pa.RecordBatch.from_arrays([stamps, pa.array([1] * len(values)), pa.array(values, kind)], schema=schema)
+    match = Match(schema, ("k",), "ts", "A+", [("A", condition)], [("n", "count(*)")], WITHIN, "past last row")
+    found = []
+    for epoch, (begin, before, after) in enumerate(((0, NO_WATERMARK, 4), (4, 4, END_OF_STREAM)), 1):
+        some = whole.slice(begin, 4 if epoch == 1 else len(values))
+        rows = Rows(some, np.zeros(some.num_rows, np.int32), hash_columns(some, ["k"]))
+        found += match.process(rows, Tick(epoch, 0, before, after))[0].batch.column("n").to_pylist()
+    return found
+
+
+@pytest.mark.parametrize(("kind", "low", "high"), VALUES, ids=[str(kind) for kind, _, _ in VALUES])
+def test_columns_of_any_type(kind: pa.DataType, low: Any, high: Any) -> None:
+    values = [high, low, None] * 3
+    ordered = "MIN(A.x) <= MAX(x) AND (x IS NULL OR MIN(A.x) <= x AND MAX(x) >= x AND x = LAST(A.x))"
+    assert of_type(kind, values, f"{ordered} AND COUNT(A.x) > 0 AND FIRST(A.x) IS NOT NULL") == [9]
+    assert of_type(kind, values, "MIN(A.x) = LAST(A.x) OR COUNT(*) = 1") == [2, 3, 3, 1]
+    assert of_type(kind, values, "COUNT(*) < 4 OR LAST(x, 3) = LAST(A.x) OR LAST(A.x, 3) IS NULL") == [9]
+    assert of_type(kind, values, "COUNT(A.x) = 1") == [1, 2, 1, 2, 1, 2]
+
+
+def test_a_sum_of_numbers_without_a_sign_has_its_range() -> None:
+    assert of_type(pa.uint64(), [3, 2**63 - 4, None], "SUM(A.x) > 0") == [3]
+    assert of_type(pa.uint64(), [2**64 - 1], f"AVG(A.x) > {2**63}") == [1]
+    with pytest.raises(ArithmeticOverflow):
+        of_type(pa.uint64(), [3, 2**64 - 1], "SUM(A.x) > 0")
 
 
 def test_what_conditions_read_of_waiting_rows_is_held_and_shown() -> None:

@@ -48,6 +48,7 @@ class SoFar:
         self._begin = np.array(begin, np.int64)[:, None]
         self._arguments: dict[str, pa.Array] = {}
         self._given: dict[str, tuple[Bools, Int64s]] = {}
+        self._unsigned = {text for text, compiled in self._compiled.items() if compiled.type.id == pa.uint64().id}
         self._ranked: dict[str, pa.Array] = {}
 
     def _beginning(self, call: MeasureCall) -> list[int]:
@@ -130,7 +131,8 @@ class SoFar:
                     cells[1, mine] = made.view(np.int64)[mine]
                 else:
                     cells[1] += np.where(mine, words & _PART, 0)
-                    cells[2] += np.where(mine, words >> 32, 0)
+                    upper = words >> 32
+                    cells[2] += np.where(mine, upper & _PART if call.argument in self._unsigned else upper, 0)
 
     def value(self, name: str, cells: Cells, begin: Int64s, row: Int64s) -> pa.Array:
         """The aggregate of the rows taken so far. begin, row: int64 (m,), the first and the last of them."""
