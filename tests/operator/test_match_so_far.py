@@ -255,6 +255,60 @@ def test_there_is_something_to_find() -> None:
     assert sum(count > 0 for count in counts) > 30
 
 
+MEANINGS = {
+    "v": 32, "B.v": 32, "LAST(v)": 32, "LAST(B.v)": 32, "LAST(v, 0)": 32, "LAST(v, 1)": 16, "LAST(v, 4)": 2, "LAST(v, 5)": 1,
+    "LAST(v, 6)": None, "FIRST(v)": 1, "FIRST(v, 2)": 4, "FIRST(v, 5)": 32, "FIRST(v, 6)": None, "PREV(v)": 16,
+    "A.v": 8, "LAST(A.v)": 8, "LAST(A.v, 1)": 4,
+    "LAST(A.v, 3)": 1, "LAST(A.v, 4)": None, "FIRST(A.v)": 1, "FIRST(A.v, 1)": 2, "FIRST(A.v, 3)": 8, "FIRST(A.v, 4)": None,
+    "LAST(B.v, 1)": 16, "FIRST(B.v)": 16, "FIRST(B.v, 1)": 32, "LAST(B.v, 2)": None, "C.v": None, "FIRST(C.v)": None, "COUNT(C.*)": 0,
+    "SUM(C.v)": None, "MAX(C.v)": None, "COUNT(*)": 6, "COUNT(1)": 6, "COUNT(A.*)": 4, "COUNT(B.v)": 2, "COUNT(v)": 6, "SUM(v)": 63,
+    "SUM(A.v)": 15, "SUM(B.v)": 48, "SUM(A.v + 1)": 19, "AVG(B.v)": 24, "AVG(A.v)": 3.75, "MIN(v)": 1, "MAX(v)": 32, "MIN(B.v)": 16,
+    "MAX(A.v)": 8, "MIN(A.v * A.v)": 1, "MAX(A.v) - LAST(A.v, 1) + SUM(B.v)": 52, "LAST(A.v * 3, 1)": 12,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "value"), MEANINGS.items(), ids=list(MEANINGS))
+def test_what_an_expression_is_in_the_condition_of_a_row(call: str, value: float | None) -> None:
+    """Of the second B behind four A."""
+    rows = [(at, 1, 1 << at, True, True, True) for at in range(6)]
+    same, other = (f"{call} IS NULL", "IS NOT NULL") if value is None else (f"{call} = {value}", f"<> {value}")
+    for cuts in ([], [1, 2, 3, 4, 5]):
+        for condition, count in ((same, 1), (f"{call} {other}", 0)):
+            define = [("B", f"COUNT(B.*) = 1 OR {condition}"), ("C", "C")]
+            assert len(run(operator("A{4} B{2} | C{7}", define, "past last row"), rows, cuts)) == count, condition
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_many_ways_that_conditions_tell_apart(seed: int) -> None:
+    """Every row can be several variables, so that a start has far more partial matches than the program has states."""
+    draw = random.Random(seed)
+    tree = [
+        ("all", (("times", ("row", "A"), 1, None), ("times", ("row", "B"), 1, None), ("row", "C"))),
+        ("all", (("times", ("one of", (("row", "A"), ("row", "B"))), 1, None), ("row", "C"))),
+        ("all", (("times", ("row", "A"), 1, None), ("times", ("row", "B"), 0, None), ("times", ("row", "A"), 1, None), ("row", "C"))),
+    ][seed % 3]
+    goal, least = draw.randint(2, 6), draw.randint(-6, 6)
+
+    def ended(rows: Sequence[Row], taken: Taken) -> bool:
+        values = chosen(rows, taken, "B")
+        return len(values) == goal and sum(v for v in values if v is not None) > least
+
+    define: Define = {"C": (f"COUNT(B.*) = {goal} AND COALESCE(SUM(B.v), 0) > {least}", ended)}
+    rows = [(at, 0, draw.randint(-5, 5), True, True, True) for at in range(14)]
+    for skip in SKIPS[:2]:
+        found = run(operator(text(tree), [("C", define["C"][0])], skip, "all"), rows, [5, 9])
+        wanted = expected(tree, rows, skip, define)
+        assert [(r["match_start"], r["w"]) for r in by_start(found)] == [(m["match_start"], w) for m in wanted for w in m["labels"]]
+
+
+def test_a_row_may_be_a_whole_bound_after_the_first() -> None:
+    define = [("B", "v > LAST(A.v)")]
+    for gap, count in ((WITHIN, 1), (WITHIN + 1, 0)):
+        rows = [(5, 1, 1, True, True, True), (5 + gap, 1, 2, True, True, True)]
+        for cuts in ([], [5 + gap], [6, 5 + gap]):
+            assert len(run(operator("A B", define, "past last row"), rows, cuts)) == count
+
+
 # ---------------------------------------------------------------- what others document
 
 TICKER = pa.schema([("symbol", pa.string()), ("ts", pa.timestamp("us")), ("price", pa.int64()), ("tax", pa.int64())])
