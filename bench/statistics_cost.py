@@ -39,6 +39,7 @@ from evenflow.site.ground import Setup
 from evenflow.site.hosted import Hosted, Results, Work
 from evenflow.site.machine import SiteMachine
 from evenflow.site.options import FlowOptions
+from evenflow.site.outcome import Effects
 from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.statistics.window import Latency
 from evenflow.stream.epoch import NO_WATERMARK, Tick
@@ -57,7 +58,7 @@ class Uncounted(Hosted):
 
     __slots__ = ()
 
-    def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs) -> Results:
+    def _run_steps(self, inputs: Sequence[Rows], tick: Tick, now_ns: NowNs, effects: Effects | None = None) -> Results:
         results = Results(inputs)
         for step, operator in zip(self.segment.steps, self.operators, strict=True):
             self._current_box = step.box
