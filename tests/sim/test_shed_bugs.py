@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from evenflow.swarm.draw import SHED_SINCE, is_based, is_kept, is_moded, is_shed
 from evenflow.swarm.mutations import planted
+from evenflow.swarm.regional import is_regional
 from evenflow.swarm.run import run_seed
 from evenflow.swarm.shed_mutations import SHEDDING
 
@@ -21,3 +23,9 @@ from evenflow.swarm.shed_mutations import SHEDDING
 def test_a_seed_finds_it(name: str, seed: int, said: str) -> None:
     with planted(next(each for each in SHEDDING if each.name == name)):
         assert said in str(run_seed(seed, tell=False).failure)
+
+
+def test_a_quarter_of_the_fresh_seeds_leave_rows_out() -> None:
+    fresh = range(SHED_SINCE, SHED_SINCE + 2_000)
+    shed = [seed for seed in fresh if is_shed(seed) and not (is_regional(seed) or is_moded(seed) or is_based(seed) or is_kept(seed))]
+    assert len(shed) > len(fresh) / 4

@@ -47,7 +47,7 @@ class Told:
 
     def watch(self, world: Any) -> None:
         self.worlds.append(world)
-        world.observers = (*world.observers, Late(world, self.parts))
+        world.observers = (*world.observers, Late(world))
 
     def said(self) -> dict[tuple[int, int], RowsShed]:
         """By partition and epoch. What a generation cut behind what was durable when it was lost, the next one has cut anew."""
