@@ -43,7 +43,7 @@ WINDOW_US = 100_000
 class Setting:
     """home: everything is below it. rows, rate: of the source. spark: with real executors. take_over, standby: see `Engine.start`.
     condition: of a box; with another one it is another dataflow. endless: rows come until `Driver.drain`. checkpoint_s: between two
-    checkpoints of its state."""
+    checkpoints of its state. durability: see `Engine.start`."""
 
     MODULE: ClassVar[str] = "tests.restarting"
     """That is run."""
@@ -62,6 +62,7 @@ class Setting:
     endless: bool = False
     checkpoint_s: float | None = None
     epoch_rows: int = 131_072
+    durability: str | None = None
 
     @property
     def location(self) -> str:
@@ -135,7 +136,7 @@ def run_in(engine: ef.Engine, setting: Setting) -> None:
     try:
         run = engine.start(
             setting.dataflow(), checkpoint_location=setting.location, take_over=setting.take_over, standby=setting.standby, watch=watch,
-            **setting.beside(),
+            durability=setting.durability, **setting.beside(),
         )  # fmt: skip
         if setting.standby:
             Path(setting.events).write_text(json.dumps(run.events()))

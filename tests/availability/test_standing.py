@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenflow.availability.entries import (
+    FORMAT,
+    WITHOUT_CUTS,
     Begun,
     Completed,
     Content,
@@ -20,6 +23,7 @@ from evenflow.availability.entries import (
     Logged,
     Matter,
     from_bytes,
+    is_newer,
     snapshot_from,
     to_bytes,
 )
@@ -255,3 +259,37 @@ def test_versions_are_needed_as_long_as_a_checkpoint_is() -> None:
     assert needed == [{"", "ab", "cd"}, {"", "ab", "cd"}, {"ab", "cd"}, {"ab", "cd"}, {"cd"}, {"cd"}]
     again = standing([found.snapshot()])
     assert again.programs_since(3) == {"ab", "cd"}, "who reads a snapshot knows of all that its checkpoint needs"
+
+
+# ---------------------------------------------------------------- without cuts
+
+BEHIND = replace(BEGUN, behind=0)
+
+
+def test_an_entry_without_cuts_is_of_a_later_format_and_comes_back_as_it_was() -> None:
+    """Versions before would take each checkpoint for one that contradicts the journal."""
+    entry = Entry(1, 1, "nonce-1", BEHIND)
+    data = to_bytes(entry)
+    assert json.loads(data)["format"] == WITHOUT_CUTS and json.loads(to_bytes(Entry(1, 1, "nonce-1", BEGUN)))["format"] == FORMAT
+    assert from_bytes(data, 1).matter == BEHIND and not is_newer(data)
+
+
+def test_what_is_durable_is_the_newest_checkpoint() -> None:
+    found = folded(BEHIND, Completed(1, 7, ()), Completed(2, 12, ()))
+    assert (found.precise, found.base, found.durable, found.sinks_run) == (False, 12, 12, "run-1.g1")
+    assert folded(BEGUN).sinks_run == "run-1"
+    assert folded(replace(BEGUN, behind=7, restored=Completed(1, 7, ()))).base == 7
+    with pytest.raises(JournalCorrupt):
+        folded(BEHIND, Completed(1, 7, ()), Completed(2, 7, ()))
+
+
+def test_a_generation_goes_back_to_its_checkpoint() -> None:
+    """Goal: of one that was passed over nothing counts, whoever reads the journal. Method: plans before and behind both, and their epochs
+    again in the next generation."""
+    first, later = Content(4, ranges=(((0, 1),),)), Content(9, ranges=(((0, 2),),))
+    before = journal(BEHIND, Completed(1, 3, ()), Logged({}, (first,)), Logged({}, (later,)), Completed(2, 10, ()))
+    again = journal(replace(BEGUN, behind=3), Completed(3, 8, ()), generation=2, start=6)
+    found = standing([*before, *again[:1]])
+    assert (found.base, found.durable, found.contents) == (3, 3, [Content(1), first])
+    assert standing([*before, *again[:1]], unreadable=[(0, 2)]).contents == found.contents
+    assert standing([*before, *again]).base == 8 and found.sinks_run == "run-1.g2"

@@ -300,13 +300,14 @@ def test_a_dataflow_is_started_from_a_saved_file(engine: Engine, tmp_path: Path,
     assert object_of(capfd.readouterr().out)["error"]["type"] == "CodeNotAllowed" and engine.asked == []
     assert run("start", str(file), "--module", "tests.query.networks", "--replicas", "2") == 0
     assert "sessions-1 has started, of dataflow sessions" in capfd.readouterr().out
-    assert engine.asked == [("start", "sessions", 2, None, False, None, (), [], False, None, None)]
-    given = ("--checkpoint-location", "/at", "--from-savepoint", "/saved", "--drop-state", "a", "--drop-state", "b", "--take-over")
+    assert engine.asked == [("start", "sessions", 2, None, False, None, (), [], False, None, None, None)]
+    savepoint = ("--from-savepoint", "/saved", "--drop-state", "a", "--drop-state", "b")
+    given = ("--checkpoint-location", "/at", *savepoint, "--take-over", "--durability", "no-loss")
     assert run("start", str(file), "--module", "tests.query.networks", *given) == 0
-    assert engine.asked[1:] == [("start", "sessions", None, "/at", True, "/saved", ("a", "b"), [], False, None, None)]
+    assert engine.asked[1:] == [("start", "sessions", None, "/at", True, "/saved", ("a", "b"), [], False, None, "no-loss", None)]
     given = ("--checkpoint-location", "/at", "--earlier", str(file), "--allow-pickle")
     assert run("start", str(file), "--module", "tests.query.networks", *given) == 0
-    assert engine.asked[2:] == [("start", "sessions", None, "/at", False, None, (), ["sessions"], True, None, None)]
+    assert engine.asked[2:] == [("start", "sessions", None, "/at", False, None, (), ["sessions"], True, None, None, None)]
     assert run("start", str(tmp_path / "none.json")) == 2
 
 

@@ -18,6 +18,7 @@ from evenflow.cli.app import main
 from evenflow.state import folding
 from evenflow.swarm.amnesia_mutations import WORD
 from evenflow.swarm.draw import draw
+from evenflow.swarm.durability_mutations import DURABILITY
 from evenflow.swarm.generations import losses
 from evenflow.swarm.mutations import MUTATIONS, find, planted
 from evenflow.swarm.reach import UNREACHABLE, rows
@@ -78,7 +79,7 @@ FRESH = int(os.environ.get("EVENFLOW_SEEDS", "100"))
 LOST = 60
 """Of those that are lost, so many are run with small parts."""
 FIRST_FRESH = int(time.time()) % 1_000_000 * 1_000
-PLANTED = (*MUTATIONS, *SELDOM, *VERSIONS)
+PLANTED = (*MUTATIONS, *SELDOM, *VERSIONS, *DURABILITY)
 
 RARE = re.compile(
     "V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"

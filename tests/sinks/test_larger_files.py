@@ -230,6 +230,18 @@ def test_what_a_run_of_yesterday_left_waiting_is_published_by_another_one(tmp_pa
     assert plain(tmp_path) == every(tmp_path) == [1, 2]
 
 
+def test_what_a_generation_left_waiting_is_published_by_the_next_one(tmp_path: Path) -> None:
+    """Where each generation is another run to sinks, nobody goes on with the one before: it need not have been there for a day."""
+    for epoch, (stage, commit) in enumerate([steps(tmp_path, "r1.g1")] * 3, 1):
+        given(stage, commit, epoch, epoch)
+    assert (plain(tmp_path), every(tmp_path)) == ([], [1, 2])
+    for run, there in (("r2.g2", []), ("r1.g2", [1, 2])):
+        files = CommittedFiles(LocalStore(str(tmp_path)), run, Patience("x", 0), joins=True)
+        files.prepare()
+        files.recover()
+        assert plain(tmp_path) == there
+
+
 def waiting(path: Path, *, commits: int, store: LocalStore | None = None) -> CommittedFiles:
     """Files of one interval, with a commit at each of so many epochs, of two parts each."""
     files = CommittedFiles(store or LocalStore(str(path)), "r1", Patience("x", 0), joins=True)

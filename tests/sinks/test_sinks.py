@@ -82,3 +82,19 @@ def test_wrong_numbers_are_refused_when_built() -> None:
         sinks.parquet("/p", commit_interval_ms=0)
     with pytest.raises(QueryError, match="unknown kind 'odd'"):
         sinks.from_json({"kind": "odd"})
+
+
+def test_memory_keeps_what_a_generation_before_has_put_there() -> None:
+    """Where each generation is another run to sinks, it begins with numbers that were there before; another run begins empty."""
+    sink = sinks.memory("generations")
+    batch = pa.record_batch({"a": [1]})
+    for run, epochs in (("r.g1", (1, 2, 2, 3)), ("r.g2", (2, 3, 3))):
+        writer = sink.open(run)
+        for epoch in epochs:
+            writer.write(epoch, batch)
+    assert [epoch for epoch, _ in sink.epochs()] == [1, 2, 3, 2, 3]
+    sink.open("r.g2")
+    assert sink.epochs() == []
+    sink.open("r.g3").write(1, batch)
+    sink.open("s.g4")
+    assert sink.epochs() == []

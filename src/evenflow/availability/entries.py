@@ -147,7 +147,8 @@ class Begun:
     """A driver has taken the location over. run: the location's id, the same for all generations. dataflow: its name. digest: of what runs,
     in hexadecimal digits. planning: arguments with which the query was planned, so that a restart on another number of sites plans the
     same. ingress: its ingress partitions. content: of the plan that it begins with. restored: the checkpoint of a savepoint that the
-    location begins with, in its first entry; None: with nothing, or with what is there."""
+    location begins with, in its first entry; None: with nothing, or with what is there. behind: where only checkpoints are journalled
+    (durability "no-loss"), the epoch of the one that it goes on from, 0 if from nothing; None: cuts are, before ends have their epochs."""
 
     run: str
     dataflow: str
@@ -156,6 +157,7 @@ class Begun:
     ingress: tuple[Key, ...]
     content: Content
     restored: Completed | None = None
+    behind: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +218,8 @@ FORMAT: Final = 5
 """Of locations. Versions read this one and those before: in 4 no run was replaced by a version of itself, in 3 no cut said that rows were
 left out, in 2 rows that are in no table were written whole each time, in 1 every checkpoint named objects of its own only."""
 FORMATS: Final = range(1, FORMAT + 1)
+WITHOUT_CUTS: Final = 6
+"""Of the entries that say that no cuts are journalled: versions before would miss them, and do not read these."""
 _KINDS: Final[Mapping[str, type]] = {
     "begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "stopped": Stopped, "snapshot": Snapshot,
 }  # fmt: skip
@@ -237,8 +241,10 @@ def snapshot_name(number: int) -> str:
 def to_bytes(entry: Entry) -> bytes:
     """One line of JSON, with a digest of all the rest of it."""
     kind = next(name for name, made in _KINDS.items() if type(entry.matter) is made)
+    begun = entry.matter.begun if isinstance(entry.matter, Snapshot) else entry.matter
+    written = WITHOUT_CUTS if isinstance(begun, Begun) and begun.behind is not None else FORMAT
     said = {
-        "format": FORMAT, "number": entry.number, "generation": entry.generation, "nonce": entry.nonce, "kind": kind,
+        "format": written, "number": entry.number, "generation": entry.generation, "nonce": entry.nonce, "kind": kind,
         "matter": _said(entry.matter),
     }  # fmt: skip
     return json.dumps({**said, "digest": digest_of_json(said)}, separators=(",", ":")).encode() + b"\n"
@@ -253,8 +259,8 @@ def from_bytes(data: bytes, number: int) -> Entry:
         _refuse(number, f"it is no entry ({type(error).__name__})")
     if not isinstance(digest, str) or digest != digest_of_json(said):
         _refuse(number, "its digest is not that of what it says")
-    if said.get("format") not in FORMATS:
-        _refuse(number, f"it is of format {said.get('format')!r}, and this version reads formats {FORMATS.start} to {FORMAT}")
+    if said.get("format") not in (*FORMATS, WITHOUT_CUTS):
+        _refuse(number, f"it is of format {said.get('format')!r}, and this version reads formats {FORMATS.start} to {WITHOUT_CUTS}")
     try:
         if said["number"] != number:
             _refuse(number, f"it says that it is entry {said['number']!r}")
@@ -276,7 +282,7 @@ def is_newer(data: bytes) -> bool:
     try:
         said = json.loads(data)
         digest = said.pop("digest")
-        return digest == digest_of_json(said) and type(said["format"]) is int and said["format"] > FORMAT
+        return digest == digest_of_json(said) and type(said["format"]) is int and said["format"] > WITHOUT_CUTS
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return False
 
@@ -288,11 +294,15 @@ def _refuse(number: int, why: str) -> NoReturn:
 def _said(matter: Matter) -> dict[str, Any]:
     match matter:
         case Begun():
-            said = {
+            said: dict[str, Any] = {
                 "run": matter.run, "dataflow": matter.dataflow, "digest": matter.digest, "planning": dict(matter.planning),
                 "ingress": [list(key) for key in matter.ingress], "content": said_content(matter.content),
             }  # fmt: skip
-            return said if matter.restored is None else said | {"restored": _said(matter.restored)}
+            if matter.restored is not None:
+                said["restored"] = _said(matter.restored)
+            if matter.behind is not None:
+                said["behind"] = matter.behind
+            return said
         case Logged():
             return {"cuts": _said_cuts(matter.cuts), "contents": [said_content(content) for content in matter.contents]}
         case Completed():
@@ -360,8 +370,9 @@ def _begun(said: Mapping[str, Any]) -> Begun:
     planning = {as_text(name): None if value is None else as_int(value) for name, value in said["planning"].items()}
     ingress = tuple((as_int(s), as_int(p)) for s, p in said["ingress"])
     restored = None if said.get("restored") is None else _completed(said["restored"])
+    behind = None if said.get("behind") is None else as_int(said["behind"])
     run, dataflow, digest = (as_text(said[name]) for name in ("run", "dataflow", "digest"))
-    return Begun(run, dataflow, digest, planning, ingress, content_of(said["content"]), restored)
+    return Begun(run, dataflow, digest, planning, ingress, content_of(said["content"]), restored, behind)
 
 
 def _snapshot(said: Mapping[str, Any]) -> Snapshot:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
 from evenflow.availability.content import Content
+from evenflow.availability.durability import Durability
 from evenflow.availability.entries import Begun, Completed, Cut, Ended, Entry, Key, LeftOut, Logged, Snapshot, Stopped
+from evenflow.availability.retained import RETAINED
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt
 from evenflow.plan.plan import Newcomers
 
@@ -24,7 +26,8 @@ class Standing:
     were collected. rows: objects with rows that cuts named, and the last epoch that does. collected: a snapshot stands for all entries up
     to this one, 0 if none does: what they said of earlier checkpoints is gone. left_out: rows of sources that were, by ingress partition,
     in the epochs up to the newest checkpoint's since the location was begun. programs: what versions are kept as, with the epoch from
-    which on each acts, ascending; the first may be that of an epoch before any checkpoint that is there.
+    which on each acts, ascending; the first may be that of an epoch before any checkpoint that is there. before: where only checkpoints are
+    journalled, what `contents` were before each of the newest: a generation may pass some over, and its own are of epochs before theirs.
     """
 
     begun: Begun | None = None
@@ -43,11 +46,23 @@ class Standing:
     stopped: bool = False
     left_out: dict[Key, LeftOut] = field(default_factory=dict)
     programs: list[tuple[int, str]] = field(default_factory=list)
+    before: tuple[tuple[Content, ...], ...] = ()
 
     @property
     def base(self) -> int:
         """The epoch that everything begins after: that of the newest checkpoint, 0 if there is none."""
         return self.checkpoints[-1].epoch if self.checkpoints else 0
+
+    @property
+    def precise(self) -> bool:
+        """Which rows form an epoch is here before ends have it. Else only checkpoints are, and what came after them is cut anew."""
+        return self.begun is None or self.begun.behind is None
+
+    @property
+    def sinks_run(self) -> str:
+        """By which run sinks know what the newest generation gives them."""
+        assert self.begun is not None
+        return (Durability.PRECISE if self.precise else Durability.NO_LOSS).sinks_run(self.begun.run, self.generation)
 
     @property
     def lasts(self) -> Mapping[str, int]:
@@ -65,6 +80,13 @@ class Standing:
         pieces = self.checkpoints[-1].pieces if self.checkpoints else ()
         logs = [facts for piece in pieces for facts in piece.facts.get("logs", {}).values()]
         return max([*(cut.stamp for cuts in self.cuts.values() for cut in cuts[-1:]), *(int(facts[3]) for facts in logs), 0])
+
+    @property
+    def told(self) -> str:
+        """What the newest generation does first, for people."""
+        if not self.precise:
+            return f"what came after epoch {self.base} comes again"
+        return f"epochs {self.base + 1} to {self.durable} are made again"
 
     @property
     def fruitless(self) -> bool:
@@ -104,6 +126,8 @@ class Standing:
             raise JournalCorrupt(f"entry {entry.number} of the journal begins generation {entry.generation} after {self.generation}")
         if begun.restored is not None:
             self._restore(entry.number, begun.restored)
+        if begun.behind is not None:
+            self._go_back(begun.behind)
         durable = self.durable
         for key in begun.ingress:
             # What was logged for some partitions only has left no trace anywhere: the new generation cuts it anew.
@@ -116,6 +140,14 @@ class Standing:
         self.begun, self.stopped = begun, False
         self.begins.append(entry.number)
         self.generation, self.nonce = entry.generation, entry.nonce
+
+    def _go_back(self, epoch: int) -> None:
+        """A generation goes on from the checkpoint of this epoch. Later ones are nobody's any more: it cuts their epochs otherwise."""
+        while self.base > epoch:
+            self.checkpoints.pop()
+            for then in self.before[-1:]:
+                self.contents = [*then, *[content for content in self.contents if content not in then]]
+            self.before = self.before[:-1]
 
     def _restore(self, number: int, restored: Completed) -> None:
         """The location begins with a savepoint's state: what came before it has never been here."""
@@ -188,10 +220,12 @@ class Standing:
     def _complete(self, number: int, completed: Completed) -> None:
         if completed.place in self.unreadable:
             return
-        if not self.base < completed.epoch <= self.durable:
+        if not self.base < completed.epoch or (self.precise and completed.epoch > self.durable):
             raise JournalCorrupt(
                 f"entry {number} of the journal completes epoch {completed.epoch}: {self.base} is, {self.durable} is durable"
             )
+        if not self.precise:
+            self.before = (*self.before, tuple(self.contents))[-RETAINED:]
         readable = [made for made in self.checkpoints if made.place not in self.unreadable]
         self.checkpoints = [*readable, completed]
         for key, cuts in self.cuts.items():

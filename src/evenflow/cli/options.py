@@ -24,6 +24,13 @@ CheckpointLocation = Annotated[
     str | None,
     typer.Option(metavar="LOCATION", help="Directory or URL for what a restart needs; what was begun there is gone on with."),
 ]
+Durability = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOW",
+        help="With a location: precise, or no-loss: outputs wait for nothing, and what came after a checkpoint comes again after a loss.",
+    ),
+]
 TakeOver = Annotated[bool, typer.Option("--take-over", help="Replace a driver that still writes at the location, at once.")]
 Standby = Annotated[
     bool, typer.Option("--standby", help="Another driver runs it at the location: wait, ready, until that one is silent, and go on then.")

@@ -16,6 +16,7 @@ from evenflow.cli.options import (
     CutAheadMs,
     CutBy,
     DropState,
+    Durability,
     Earlier,
     FromSavepoint,
     Group,
@@ -42,6 +43,7 @@ def start(
     file: Annotated[Path, FLOW],
     replicas: Annotated[int | None, typer.Option(help="Replicas of every partition; default the engine's.", min=1)] = None,
     checkpoint_location: CheckpointLocation = None,
+    durability: Durability = None,
     take_over: TakeOver = False,
     from_savepoint: FromSavepoint = None,
     drop_state: DropState = None,
@@ -82,7 +84,7 @@ def start(
         "group": group, "group_begin": group_begin, "group_sites": group_sites, "group_place": group_place, "group_peers": group_peers,
         "group_ca": None if group_ca is None else str(group_ca.resolve()),
     }  # fmt: skip
-    how = {"replicas": replicas, "take_over": take_over, "availability": availability}
+    how = {"replicas": replicas, "take_over": take_over, "availability": availability, "durability": durability}
     found = asked(output, engine, "start", **what, **where, **were, **cuts, **region, **how)
     if not output.as_json:
         output.out.print(f"{found['run']} has started, of dataflow {found['dataflow']}", highlight=False)

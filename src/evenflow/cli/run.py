@@ -16,6 +16,7 @@ from evenflow.cli.options import (
     CutAheadMs,
     CutBy,
     DropState,
+    Durability,
     Earlier,
     FromSavepoint,
     Group,
@@ -46,6 +47,7 @@ from evenflow.cli.running import (
     Request,
     check_availability,
     check_balance,
+    check_durability,
     check_file,
     check_replicas,
     check_savepoint,
@@ -70,6 +72,7 @@ def run(
     availability: Availability = "pairs",
     timeout: Timeout = None,
     checkpoint_location: CheckpointLocation = None,
+    durability: Durability = None,
     take_over: TakeOver = False,
     standby: Standby = False,
     from_savepoint: FromSavepoint = None,
@@ -108,6 +111,7 @@ def run(
     check_replicas(sites, replicas)
     check_balance(balance)
     check_availability(availability)
+    check_durability(checkpoint_location, durability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
     region = region_of(group, group_begin, group_place, group_peers, group_ca)
@@ -137,6 +141,7 @@ def run(
         balance=balance,
         availability=availability,
         checkpoint_location=checkpoint_location,
+        durability=durability,
         take_over=take_over,
         from_savepoint=from_savepoint,
         drop_state=tuple(drop_state or ()),

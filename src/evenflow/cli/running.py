@@ -57,9 +57,9 @@ class Request:
     picture: file into which the view is saved as it was at the end, or right after a kill's consequences were over. strike: the kill, if
     there is to be one. compare(rows in): compares what came out with what must; its result is reported, None if it cannot tell. recording:
     of the run's statistics. recorder: of scenes and readings. sites_only: see `embedded_session`. checkpoint_location, take_over,
-    from_savepoint, drop_state, standby, availability, allow_pickle: see `Engine.start`. earlier: makes those from the session. settings:
-    of Spark and the engine, besides. ui: serve the engine's page; None: in a terminal. kills: what the page's button for a kill does;
-    None: it has none.
+    from_savepoint, drop_state, standby, availability, durability, allow_pickle: see `Engine.start`. earlier: makes those from the session.
+    settings: of Spark and the engine, besides. ui: serve the engine's page; None: in a terminal. kills: what the page's button for a kill
+    does; None: it has none.
     """
 
     app_name: str
@@ -81,6 +81,7 @@ class Request:
     recorder: Recorder | None = None
     sites_only: bool = False
     checkpoint_location: str | None = None
+    durability: str | None = None
     take_over: bool = False
     group: InGroup | None = None
     from_savepoint: str | None = None
@@ -117,6 +118,20 @@ def check_availability(mode: str) -> None:
         mode_named(mode, "the dataflow")
     except AvailabilityError as error:
         raise typer.BadParameter(str(error), param_hint="--availability") from None
+
+
+def check_durability(location: str | None, durability: str | None) -> None:
+    """Wrong usage shows before Spark takes its time to start."""
+    from evenflow.availability.durability import durability_named
+
+    if durability is None:
+        return
+    if location is None:
+        raise typer.BadParameter("it is about what a location has: give --checkpoint-location, too", param_hint="--durability")
+    try:
+        durability_named(durability, "the dataflow")
+    except AvailabilityError as error:
+        raise typer.BadParameter(str(error), param_hint="--durability") from None
 
 
 def check_replicas(sites: int, replicas: int) -> None:
@@ -231,7 +246,7 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                     flow, checkpoint_location=request.checkpoint_location, take_over=request.take_over, group=request.group,
                     from_savepoint=request.from_savepoint, drop_state=request.drop_state, standby=request.standby,
                     earlier=request.earlier(spark), allow_pickle=request.allow_pickle,
-                    availability=request.availability, watch=watch,
+                    availability=request.availability, durability=request.durability, watch=watch,
                 )  # fmt: skip
             if not run.is_active:
                 output.say(f"run {run.id} has ended before: there is nothing to go on with at {request.checkpoint_location}")

@@ -15,6 +15,7 @@ from evenflow.cli.options import (
     CutAheadMs,
     CutBy,
     DropState,
+    Durability,
     FromSavepoint,
     Group,
     GroupBegin,
@@ -44,6 +45,7 @@ from evenflow.cli.running import (
     Request,
     check_availability,
     check_balance,
+    check_durability,
     check_file,
     check_replicas,
     check_savepoint,
@@ -79,6 +81,7 @@ def sql(
     availability: Availability = "pairs",
     timeout: Timeout = None,
     checkpoint_location: CheckpointLocation = None,
+    durability: Durability = None,
     take_over: TakeOver = False,
     standby: Standby = False,
     from_savepoint: FromSavepoint = None,
@@ -112,6 +115,7 @@ def sql(
     check_replicas(sites, replicas)
     check_balance(balance)
     check_availability(availability)
+    check_durability(checkpoint_location, durability)
     check_standby(checkpoint_location, standby=standby, take_over=take_over)
     check_savepoint(checkpoint_location, from_savepoint, drop_state)
     cutting = Cutting(cut, width_ms, cut_by, width_rows, cut_ahead_ms, mirrored)
@@ -142,6 +146,7 @@ def sql(
         balance=balance,
         availability=availability,
         checkpoint_location=checkpoint_location,
+        durability=durability,
         take_over=take_over,
         from_savepoint=from_savepoint,
         drop_state=tuple(drop_state or ()),

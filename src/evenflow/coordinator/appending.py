@@ -57,7 +57,7 @@ def go_on(run: RunEffects, event: Appended) -> None:
         run.act(*run.replacing.durable(entry.matter.contents))
     if isinstance(entry.matter, Completed):
         note_completed(run, entry.matter)
-    if journal.durable > before:
+    if journal.durable > before and journal.precise:
         ask_journal(run)
         run.tell_durable(run.sites)
         run.act(OpenEnds(journal.durable))

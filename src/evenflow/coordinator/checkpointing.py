@@ -144,7 +144,7 @@ class Checkpointing:
     def ask_journal(self) -> bool:
         """Whether the journal is to have it now: all is stored, and durable (K5)."""
         found, journal = self.open, self._journal
-        if found is None or journal is None or found.asked or found.owing or found.epoch > journal.durable:
+        if found is None or journal is None or found.asked or found.owing or (journal.precise and found.epoch > journal.durable):
             return False
         found.asked = True
         pieces = tuple(sorted(found.pieces, key=lambda piece: (piece.segment, piece.site)))

@@ -35,6 +35,8 @@ def ask(run: RunEffects, event: CheckpointRequested) -> None:
     found = run.checkpointing.open
     if run.journal is None:
         run.act(Denied(event.request, "the run has no checkpoint location: begin it with one"))
+    elif event.last and not run.journal.precise:
+        run.act(Denied(event.request, "with durability 'no-loss' outputs do not wait for it: make a savepoint or a checkpoint, then stop"))
     elif found is not None and not found.asked and found.last >= event.last:
         run.checkpointing.requests.append(event.request)
     elif is_calm(run):

@@ -376,7 +376,7 @@ class RunEffects:
     # -- the journal
 
     def tell_durable(self, sites: Sequence[SiteId]) -> None:
-        if self.journal is not None:
+        if self.journal is not None and self.journal.precise:
             self.act(*(Tell(site, Durable(self.journal.durable)) for site in sites))
 
     def append_next(self) -> None:

@@ -42,7 +42,8 @@ class Journal:
     takes these; None: none do.
     rows: objects with rows that cuts name, and the last epoch that does. under_way: the epoch of the checkpoint that has begun and is not
     whole, None if there is none. leaving: a person stops the run: its last entry says so. stamp: the newest of a cut. _following: what all
-    entries add up to, for snapshots.
+    entries add up to, for snapshots. precise: ends wait for the cuts of their epochs; else none comes, and what is durable is the newest
+    checkpoint's epoch.
     """
 
     generation: int
@@ -68,6 +69,7 @@ class Journal:
     under_way: int | None = None
     leaving: bool = False
     stamp: int = 0
+    precise: bool = True
 
     @staticmethod
     def of(standing: Standing) -> Journal:
@@ -79,7 +81,7 @@ class Journal:
         journal = Journal(standing.generation, standing.nonce, last, durable, told, in_, standing.contents[-1], following)
         journal.retained = tuple(standing.checkpoints)
         journal.rows = dict(standing.rows)
-        journal.stamp = standing.stamp
+        journal.stamp, journal.precise = standing.stamp, standing.precise
         return journal
 
     # ------------------------------------------------------------ what is to go in
@@ -159,12 +161,14 @@ class Journal:
         self.last = entry.number
         self._following.add(entry, self.under_way)
         self._pause_ms, self._corrupt, self.refused = RETRY_MS[0], 0, False
-        if isinstance(entry.matter, Logged):
+        if isinstance(entry.matter, Logged) and self.precise:
             self._in |= {key: cuts[-1].epoch for key, cuts in entry.matter.cuts.items()}
             self.rows |= named_rows(entry.matter)
             durable = least(self._in.values(), self.durable)
             assert durable >= self.durable
             self.durable = durable
+        elif isinstance(entry.matter, Completed) and not self.precise:
+            self.durable = entry.matter.epoch
         return entry
 
     def snapshot(self, made: Completed) -> Entry | None:

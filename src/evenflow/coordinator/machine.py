@@ -13,7 +13,12 @@ class RunMachine(RunEffects):
     @property
     def durable(self) -> int | None:
         """The last epoch that ends may take (J3), None if they need not wait."""
-        return None if self.journal is None else self.journal.durable
+        return None if self.journal is None or not self.journal.precise else self.journal.durable
+
+    @property
+    def kept(self) -> int:
+        """The last epoch that a restart would not cut otherwise; 0 if there is none."""
+        return 0 if self.journal is None else self.journal.durable
 
     def remember(self, before: RunMachine) -> None:
         """What the generation before has met, in the same process."""

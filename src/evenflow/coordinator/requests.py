@@ -142,6 +142,7 @@ OPERATIONS: Final = (
         (
             *_FLOW, Argument("replicas", "whole", "Of every partition; default the engine's."),
             Argument("checkpoint_location", "text", "Directory or URL for what a restart needs."),
+            Argument("durability", "text", "With a location: precise, or no-loss; default as it was begun, or the engine's."),
             Argument("take_over", "yes", "Replace a driver that still writes at the location, at once.", default=False),
             Argument("from_savepoint", "text", "What the first start at the location begins with."),
             Argument("drop_state", "texts", "Boxes whose state in the savepoint may go."),

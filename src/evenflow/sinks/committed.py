@@ -53,6 +53,7 @@ from evenflow.sinks.places import place_of, split_by, value_text, without_empty
 from evenflow.store.files import FileStore
 from evenflow.store.patience import Patience
 from evenflow.stream.digest import digest_of
+from evenflow.stream.ids import run_of
 
 STAGED_NAME: Final = re.compile(r"part-(.+)-(\d{12})-\d{5,}(?:-\d+)?\.(?:staged|parquet)")
 """What a part is called before it is published: in commits of format 2 (see `manifests`) as it is afterwards."""
@@ -247,6 +248,8 @@ class CommittedFiles:
                         return None  # It has gone with the others.
                 elif whole is not None:
                     publish(self._store, whole)
+                if waits and match[1] != self._run and run_of(match[1]) == run_of(self._run):
+                    return match[1]  # Of a generation before, which nobody goes on with.
         written_s = self._store.modified_s(staged)
         if self._now_s is None or written_s is None or self._now_s - written_s <= ABANDONED_S:
             return None

@@ -24,6 +24,7 @@ from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.stream.declared import Declared, May
+from evenflow.stream.ids import run_of
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
@@ -41,6 +42,7 @@ class KafkaWriter(Writer):
     def __init__(self, sink: KafkaSink, run_id: str) -> None:
         self._sink = sink
         self._name = f"evenflow-{run_id}-{sink.name}"
+        self._id = f"evenflow-{run_of(run_id)}-{sink.name}"  # Of all generations, so that each ends what the one before has left open.
         self._producer: Any = None
         self._group: Any = None
         self._last = 0
@@ -90,7 +92,7 @@ class KafkaWriter(Writer):
                 known = self._group.list_topics(sink.topic, timeout=TIMEOUT_S).topics[sink.topic]
                 if known.error is not None:
                     raise SinkError(f"kafka sink: {sink.servers} has no topic {sink.topic!r}; create it, or check the name")
-            producer = kafka.Producer(producing(settings, self._name))
+            producer = kafka.Producer(producing(settings, self._id))
             producer.init_transactions(TIMEOUT_S)
             (done,) = self._group.committed([kafka.TopicPartition(sink.topic, 0)], TIMEOUT_S)
         except kafka.KafkaException as error:

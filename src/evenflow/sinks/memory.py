@@ -10,18 +10,28 @@ import pyarrow as pa
 
 from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
 from evenflow.stream.declared import Declared, May
+from evenflow.stream.ids import run_of
 
 EPOCHS: Final[dict[str, list[tuple[int, pa.RecordBatch]]]] = {}
 """What each name holds, in this process: (epoch, batch) in epoch order."""
+RUNS: Final[dict[str, str]] = {}
+"""By name, what the run is known by that has put it there."""
 
 
 class MemoryWriter(Writer):
-    def __init__(self, name: str) -> None:
-        self._epochs = EPOCHS[name] = []
+    """What an earlier generation of the run has put there stays, where each is another run to sinks (durability "no-loss")."""
+
+    def __init__(self, name: str, run_id: str) -> None:
+        before = RUNS.get(name, run_id)
+        RUNS[name] = run_id
+        if before == run_id or run_of(before) != run_of(run_id):
+            EPOCHS[name] = []
+        self._epochs, self._last = EPOCHS[name], 0
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
-        if not self._epochs or epoch > self._epochs[-1][0]:  # An epoch that is offered again is already here.
+        if epoch > self._last:  # An epoch that is offered again is already here.
             self._epochs.append((epoch, batch))
+            self._last = epoch
 
     def write_portion(self, epoch: int, batch: pa.RecordBatch) -> None:
         self._epochs.append((epoch, batch))
@@ -30,7 +40,8 @@ class MemoryWriter(Writer):
 @dataclass(frozen=True)
 class MemorySink(Declared, Sink):
     """Keeps every epoch in this process, under `name`. A new run with the same name starts empty; so does one that goes on at a checkpoint
-    location, and is given again what is made again."""
+    location, and is given again what is made again. With durability "no-loss" epochs' numbers begin again behind a checkpoint's after a
+    loss that the driver survives."""
 
     kind: ClassVar[str] = "memory"
     where: ClassVar[Where] = "driver"
@@ -42,7 +53,7 @@ class MemorySink(Declared, Sink):
     option_owner: ClassVar[str] = "memory sink"
 
     def open(self, run_id: str) -> Writer:
-        return MemoryWriter(self.name)
+        return MemoryWriter(self.name, run_id)
 
     def epochs(self) -> list[tuple[int, pa.RecordBatch]]:
         """(epoch, rows) of every epoch received so far, in epoch order; with `unordered=True` of every portion, as they came."""

@@ -5,6 +5,7 @@ A number that comes from outside, such as from a wire, becomes one of these wher
 
 from __future__ import annotations
 
+import re
 from typing import Final, NewType
 
 SiteId = NewType("SiteId", int)
@@ -21,6 +22,17 @@ CopyNumber = NewType("CopyNumber", int)
 
 FeedNumber = NewType("FeedNumber", int)
 """A consumer's number for what it has asked for, from 1; never used twice by it."""
+
+
+def run_of_generation(run: str, generation: int) -> str:
+    """Where each generation of a run is a run of its own to sinks: what they know it by."""
+    return f"{run}.g{generation}"
+
+
+def run_of(known_by: str) -> str:
+    """The run, of what sinks know it, or a generation of it, by."""
+    return re.sub(r"\.g[0-9]+$", "", known_by)
+
 
 NO_SITE: Final = SiteId(-1)
 FIRST_PLAN: Final = PlanNumber(0)

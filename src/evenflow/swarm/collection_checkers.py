@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from evenflow.availability.entries import Entry, entry_name, from_bytes, snapshot_name
+from evenflow.availability.entries import Completed, Entry, entry_name, from_bytes, snapshot_name
 from evenflow.availability.reading import Listed, Make, Remove, Request
 from evenflow.availability.retained import RETAINED
 from evenflow.availability.standing import Standing, standing
@@ -53,7 +53,7 @@ class CollectionCheckers:
         """What is left says what all of it says, also for who cannot read the newest checkpoints."""
         store = self._store
         self.looks += 1
-        retained = [made.place for made in standing(self._all()).checkpoints][-RETAINED:]
+        retained = [entry.matter.place for entry in self._all() if isinstance(entry.matter, Completed)][-RETAINED:]
         given = store.unreadable
         for count in range(max(1, len(retained))):
             store.unreadable = given | set(retained[len(retained) - count :])

@@ -16,6 +16,7 @@ from evenflow.swarm.balancing import draw_balance
 from evenflow.swarm.based_cases import based, deaths, is_based, lasting
 from evenflow.swarm.cases import CASES, Case, Cutting
 from evenflow.swarm.cut_cases import by_content, is_cut
+from evenflow.swarm.durability_cases import draw_durability
 from evenflow.swarm.endings import draw_ending
 from evenflow.swarm.faults import BRIEF_US, CUTS, DEATHS, DRIVER, HANGS, HARMLESS, Mix
 from evenflow.swarm.journals import draw_store, publishing
@@ -129,6 +130,7 @@ class Drawn:
     def __str__(self) -> str:
         w = self.world
         also = f"{', doomed' if self.doomed else ''}{', journalled' if self.store is not None else ''}"
+        also += "" if self.store is None or self.store.cuts else " by checkpoints only"
         also += ", first come, first served" if any(segment.unordered for segment in w["layout"].segments) else ""
         return (
             f"{self.name} on {w['sites']} sites and {w['spares']} spares, {w['replicas']} replicas, {w['placement']}, "
@@ -251,6 +253,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
         planned = publishing(planned, journal)
     # What waits at a site for such a reader, amnesia would lose and an image has not: the engine refuses both there.
     reads = (name != "modes" or store is not None) and Random(f"reader of seed {seed}").random() < 0.15
+    repeats = cut is None and not reads and all(source.repeats and not source.pushed for source in planned.sources.values())
+    store = draw_durability(seed, name, store, repeats=repeats)
     if not reads and name != "modes":
         planned = unordered(planned, Random(f"first come of seed {seed}"))
     patience = ALONE if replicas == 1 else random.choice([QUICK, QUICK, SLOW])

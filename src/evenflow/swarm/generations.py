@@ -115,7 +115,7 @@ class Generations:
                 continue
             if world.error is not None and not self._goes_on(world.error):
                 return self._judge_error(world.error)
-            if self._chance.random() < 0.5 and self._survival.survives(world.error, world.driver.machine.durable or 0):
+            if self._chance.random() < 0.5 and self._survival.survives(world.error, world.driver.machine.kept):
                 self._in_place(drawn)
                 if self.cluster.over:
                     return self._judge()
@@ -134,7 +134,7 @@ class Generations:
         while not self.cluster.over and self._goes_on(error := self.cluster.world.error) and len(self.cluster.worlds) < GENERATIONS_MAX:
             if type(error) is CheckpointCorrupt and not (self._damaged or self._unsound or self.cluster.store.has_refused):
                 break
-            if self._survival.survives(error, self.cluster.world.driver.machine.durable or 0):
+            if self._survival.survives(error, self.cluster.world.driver.machine.kept):
                 self._in_place(drawn)
             else:
                 self.cluster.lose_all()

@@ -61,6 +61,9 @@ class JournalCheckers(Observer):
                 continue
             assert not self.fenced, f"entry {entry.number} was written behind one of another driver"
             self._take(entry)
+            assert self.standing.precise or not (isinstance(entry.matter, Logged) and entry.matter.cuts), (
+                f"entry {entry.number} has cuts, and nobody waits for them"
+            )
 
     def _take(self, entry: Entry) -> None:
         before = self.standing.durable
@@ -74,7 +77,8 @@ class JournalCheckers(Observer):
                 for cut in cuts:
                     self._journalled[key, cut.epoch] = cut
                     self._compare(key, cut.epoch)
-        for epoch in range(before + 1, self.standing.durable + 1) if self._begun else ():
+        first = before + 1 if self.standing.precise else max(before + 1, self.standing.durable)  # What was before a checkpoint is gone.
+        for epoch in range(first, self.standing.durable + 1) if self._begun else ():
             self._check_content(epoch)
 
     def _compare(self, key: Key, epoch: int) -> None:
@@ -123,6 +127,8 @@ class JournalCheckers(Observer):
 
     def _demand(self, epoch: int, who: str) -> None:
         self.given = max(self.given, epoch)
+        if not self.standing.precise:
+            return  # Nothing waits for the journal: what it does not have comes again, if all is lost.
         if epoch > self.standing.durable:
             self._read()
         assert epoch <= self.standing.durable, f"{who} has epoch {epoch}, and {self.standing.durable} is the last that is durable"
@@ -143,6 +149,9 @@ class JournalCheckers(Observer):
         if error is None and not stopped:
             if ended is None:
                 return "the run is over, and its journal does not say so" if self._cuts else None
+            if not self.standing.precise:
+                last = self.standing.durable
+                return None if ended.epoch == last else f"the journal ends with epoch {ended.epoch}, and its newest checkpoint is of {last}"
             newest = max([epoch for _, epoch in self._cuts], default=0)
             if not self.given <= ended.epoch == self.standing.durable or newest > ended.epoch:
                 return f"the journal ends with epoch {ended.epoch}; {newest} is the last that was processed, {self.given} was given out"

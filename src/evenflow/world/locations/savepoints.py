@@ -61,7 +61,7 @@ def save(
     """
     moved = in_folder(made)
     content = replace(origin.content, version=0, program="")  # Whoever starts from it says what boxes do.
-    begun = replace(origin.begun, content=content, restored=moved, digest=structure_digest(program))
+    begun = replace(origin.begun, content=content, restored=moved, digest=structure_digest(program), behind=None)
     entry = Entry(1, max(1, made.generation), NONCE, begun)
     mine = replace(head, savepoint=True)
     fixed = {program_name(begun.digest): program_bytes(program), entry_name(1): to_bytes(entry)}

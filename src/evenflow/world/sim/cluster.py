@@ -133,6 +133,7 @@ class SimCluster:
         standing = self.store.standing()
         planned, versions = self._program(standing)
         beginning = begin_at(standing, planned, there, replicas, scheme, place, modes, versions)
+        self.lasting.begin(self.store.model.durability.sinks_run("sim", standing.generation + 1), beginning.epoch)
         world = SimWorld(
             planned,
             plan=beginning.plans[-1],

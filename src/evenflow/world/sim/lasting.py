@@ -19,7 +19,8 @@ class Lasting:
     """clock: of the cluster. released: by sink, the epochs that it has stored, in order. dropped: by sink, how many with rows it was given
     again. portions: by sink that takes first come, first served, and (epoch, stream, producer partition), the rows that it has stored.
     unkept: what is given again may be other rows, since a source is not kept. kept: by (segment, partition) of an ingress whose
-    source has lost some, what it still has."""
+    source has lost some, what it still has. run: by which sinks know epochs. again: by sink, the epochs that a run before had given it
+    behind the checkpoint that the next one has begun with: they come again, cut otherwise."""
 
     def __init__(self, sinks: Iterable[str], clock: VirtualClock | None = None) -> None:
         self.clock = clock or VirtualClock()
@@ -28,11 +29,25 @@ class Lasting:
         self.portions: dict[str, dict[tuple[int, int, int], pa.RecordBatch]] = {}
         self.unkept = False
         self.kept: dict[tuple[int, int], Kept] = {}
+        self.run = ""
+        self.again: dict[str, list[tuple[int, pa.RecordBatch]]] = {name: [] for name in sinks}
         self._newest_portion: dict[tuple[str, int, int], int] = {}
 
     def stored(self, sink: str) -> int:
         """The last epoch that a sink has stored."""
         return self.released[sink][-1][0] if self.released[sink] else 0
+
+    def begin(self, run: str, epoch: int) -> None:
+        """A generation begins behind this epoch. To sinks another run is another one: they take all that it gives."""
+        if run == self.run:
+            return
+        self.run = run
+        for sink, found in self.released.items():
+            self.again[sink] += [(at, rows) for at, rows in found if at > epoch]
+            found[:] = [(at, rows) for at, rows in found if at <= epoch]
+        for sink, kept in self.portions.items():
+            self.portions[sink] = {key: rows for key, rows in kept.items() if key[0] <= epoch}
+        self._newest_portion = {key: min(newest, epoch) for key, newest in self._newest_portion.items()}
 
     def lasts(self, through: int) -> dict[str, int]:
         """By sink, the last epoch with rows up to this one; 0 if none had any."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
 
+from evenflow.availability.durability import Durability
 from evenflow.coordinator.detector import Patience
 
 
@@ -71,13 +72,19 @@ class StoreModel:
     """What holds a checkpoint location. delay_us: least and greatest time until a request is answered; it is done some time before.
 
     lost: the share of answers that get lost, so that nobody knows what became of the request; late_us: it may be done so much later at
-    most. torn: the share of reads that bring a part of an object.
+    most. torn: the share of reads that bring a part of an object. durability: of the run whose location it is.
     """
 
     delay_us: tuple[int, int] = (200, 3_000)
     lost: float = 0.0
     late_us: int = 20_000
     torn: float = 0.0
+    durability: Durability = Durability.PRECISE
+
+    @property
+    def cuts(self) -> bool:
+        """They are journalled."""
+        return self.durability is Durability.PRECISE
 
 
 @dataclass(frozen=True, slots=True)

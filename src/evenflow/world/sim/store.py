@@ -222,6 +222,7 @@ class SimStore:
         """A driver takes the location over (J4). Returns what it finds, its own entry included."""
         self.generations += 1
         found = self.standing()
+        begun = replace(begun, behind=None if self.model.cuts else found.base)
         entry = Entry(found.last + 1, found.generation + 1, nonce, begun)
         created = self._put(entry_name(entry.number), to_bytes(entry))
         assert created == "done"

@@ -133,7 +133,7 @@ class SimWorld:
         self.store = store
         self.link, self.cost, self.sink = link or LinkModel(), cost or CostModel(), sink or SinkModel()
         layout = read_by_spark(layout) if self.sink.reads else layout
-        self.layout = layout = bind_run(begun(layout, self.clock.now_us), "sim", no_wait)
+        self.layout = layout = bind_run(begun(layout, self.clock.now_us), self.lasting.run or "sim", no_wait)
         self.options = options or FlowOptions()
         self.detection, self.disk = detection or DetectionModel(), disk or DiskModel()
         self.seed = seed
@@ -228,7 +228,7 @@ class SimWorld:
                 SiteId(index),
                 self.options,
                 machine.beginning if machine.journal is None else replace(machine.beginning, generation=machine.journal.generation),
-                journalled=machine.journal is not None,
+                journalled=machine.durable is not None,
             )
         )
 

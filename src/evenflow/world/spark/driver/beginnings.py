@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -13,12 +14,14 @@ from evenflow.errors import ClusterError
 from evenflow.plan.placement import Place, Scheme, first_membership, on_hosts
 from evenflow.policy.shedding.live import way_of
 from evenflow.policy.start import place_of
+from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import Beginning
 from evenflow.stream.ids import SiteId
+from evenflow.world.binding import bind_run
 from evenflow.world.spark.driver.driver_loop import DriverLoop
-from evenflow.world.spark.driver.in_place import Means
+from evenflow.world.spark.driver.in_place import SINKS_S, Means
 from evenflow.world.spark.driver.options import EngineOptions
-from evenflow.world.spark.driver.program import pack_version
+from evenflow.world.spark.driver.program import pack, pack_version
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.taking import Found, Taken, begin
 
@@ -36,10 +39,16 @@ TAKE_OVER_TRIES: Final = 100
 """A driver that is to be replaced may append between the reading of its journal and the next entry."""
 
 
+def wait_ms(milliseconds: int) -> None:
+    """Sleep, at a site, beside its event loop."""
+    time.sleep(milliseconds / 1000)
+
+
 class Begins:
     """For an engine."""
 
     options: EngineOptions
+    _flow_options: FlowOptions
     sites: int
     spares: int
     placement: Scheme
@@ -86,6 +95,10 @@ class Begins:
 
     # ------------------------------------------------------------ losses that the driver survives
 
+    def _packed(self, planned: Layout, sinks_run: str) -> bytes:
+        """What sites need of the dataflow. sinks_run: by which run sinks know what they give them."""
+        return pack(bind_run(planned, sinks_run, wait_ms), self._flow_options)
+
     def _means(self, found: Found, replicas: int, program: bytes, modes: Modes, region: Region | None) -> Means | None:
         """How the run goes on when all replicas of some partitions are lost; None if Spark's readers are bound to its first generation."""
         if any(sink.where == "spark" for sink in found.layout.sinks.values()):
@@ -119,6 +132,11 @@ class Begins:
             taken, beginning = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
             plan = beginning.plans[-1]
             membership = first_membership(fresh.layout, plan, sites)
+            if not taken.standing.precise:  # To sinks this is another run, whose epochs they do not have.
+                before.close_sinks()
+                for outlet in before.outlets.values():
+                    outlet.join(SINKS_S)
+                program = self._packed(fresh.layout, taken.standing.sinks_run)
             return self._loop(fresh.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before, region=region)
 
 

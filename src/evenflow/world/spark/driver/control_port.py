@@ -66,6 +66,7 @@ class Controlled(Protocol):
         self, flow: Dataflow, replicas: int | None = ..., checkpoint_location: str | None = ..., *,
         take_over: bool = ..., from_savepoint: str | None = ..., drop_state: Collection[str] = ...,
         earlier: Sequence[Dataflow] = ..., allow_pickle: bool = ..., availability: str | None = ..., group: InGroup | None = ...,
+        durability: str | None = ...,
     ) -> Run: ...  # fmt: skip
 
 
@@ -140,6 +141,7 @@ def _start(engine: Controlled, given: Given, say: Say) -> Given:
         earlier=[_cut(_flow_of(engine, {**given, "file": file}), given) for file in given.get("earlier") or ()],
         allow_pickle=bool(given.get("allow_pickle")),
         availability=given.get("availability"),
+        durability=given.get("durability"),
         group=asked(given),
     )
     return {"run": run.id, "dataflow": flow.name}

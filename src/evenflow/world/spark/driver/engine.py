@@ -9,14 +9,16 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from evenflow.availability.choosing import check_alike, modes_of
+from evenflow.availability.durability import Durability, check_durability, chosen, durability_named
 from evenflow.coordinator.events import Kind
-from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
+from evenflow.errors import AvailabilityError, ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.scaling import Bounds, Times
@@ -28,7 +30,7 @@ from evenflow.query.tables import with_tables
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.store.location import named, new_run
 from evenflow.stream.ids import SiteId
-from evenflow.world.binding import begun, bind_run
+from evenflow.world.binding import begun as begun_now
 from evenflow.world.grouping import as_region, check_region, region_at
 from evenflow.world.locations.versions import Drawn
 from evenflow.world.spark.bridge.ingest import Ingest, ingesting
@@ -48,7 +50,6 @@ from evenflow.world.spark.driver.notebook import EngineDisplay
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.driver.profiling import ProfiledSites
-from evenflow.world.spark.driver.program import pack
 from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.scaling import Autoscaler
@@ -69,11 +70,6 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.ui_process import UiProcess
 
 log = logging.getLogger("evenflow")
-
-
-def wait_ms(milliseconds: int) -> None:
-    """Sleep, at a site, beside its event loop."""
-    time.sleep(milliseconds / 1000)
 
 
 class Engine(Begins, EngineDisplay, ProfiledSites):
@@ -146,6 +142,7 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         watch: Watch | None = None,
         earlier: Sequence[Dataflow] = (),
         allow_pickle: bool = False,
+        durability: str | None = None,
     ) -> Run:
         """Start a dataflow and return at once; several may run side by side. What fails later, the run's methods raise.
 
@@ -161,12 +158,14 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         group: the run is one region of it (`ef.group`). A run that was replaced at its location goes on as the dataflow by which it was
         replaced, which is to be given here. earlier: dataflows that it was before, where what they made has to be made again and they have
         functions of yours. allow_pickle: those may be read from the location instead, which can run any code: only where you trust whoever
-        can write there.
+        can write there. durability: "precise", outputs wait until the location has what a restart needs to make the same again, or
+        "no-loss", they wait for nothing, and come again behind the newest checkpoint after a loss; None: as the location was begun, or the
+        engine's option.
 
-        Raises QueryError if the dataflow is not complete, AvailabilityError if it cannot have that availability, SinkError if a sink's
-        directory cannot be written, TableError if a refreshed table cannot be read, ClusterError if the sites cannot be placed or a task
-        slot is missing, and LocationError if the location cannot be used, or is of another dataflow or of one that does something else
-        (ProgramChanged), or if a dataflow that the run was is missing (ProgramMissing): then nothing was changed there.
+        Raises QueryError if the dataflow is not complete, AvailabilityError if it cannot have that availability or durability, SinkError if
+        a sink's directory cannot be written, TableError if a refreshed table cannot be read, ClusterError if the sites cannot be placed or
+        a task slot is missing, and LocationError if the location cannot be used, or is of another dataflow or of one that does something
+        else (ProgramChanged), or if a dataflow that the run was is missing (ProgramMissing): then nothing was changed there.
         """
         replicas = self.replicas if replicas is None else replicas
         check_replicas(self.sites, self.spares, replicas, self.placement)
@@ -184,6 +183,12 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         network = flow.network if url is None else spooled(flow.network, url, self.spark, self.sites + self.spares)
         contents = {table.name: read(table) for table in tables}
         availability = self.options.availability if availability is None else availability
+        asked = None if durability is None else durability_named(durability, f"dataflow {flow.name!r}")
+        if url is None and asked is not None:
+            raise LocationError(
+                "durability says what is written down at a checkpoint location, and there is none: give checkpoint_location=, "
+                "--checkpoint-location, too"
+            )
         planning, made = self._planning(), cast("Callable[..., Layout]", layout)
         if group is not None:
             planning = {**planning, "sites": group.made_for(planning["sites"])}
@@ -197,6 +202,11 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         if url is None and from_savepoint is not None:
             why = "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept"
             raise LocationError(f"{why}: checkpoint_location=, --checkpoint-location")
+        if group is not None and Durability.NO_LOSS in (asked, self.options.durability):
+            raise AvailabilityError(
+                f"group {group.name!r}: its regions give out the same epochs, and with durability 'no-loss' one that was lost would cut "
+                "others: use 'precise'"
+            )
         if standby:
             check_standby(url, take_over=take_over)
         if url is None:
@@ -215,6 +225,11 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         looks = partial(look, url, flow.name, plan, planning, from_savepoint, drop_state, None if group is None else group.name, drawn)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
+            begun, otherwise = found.standing.begun, Durability(self.options.durability)
+            behind = None if begun is None else begun.behind
+            found = replace(found, durability=chosen(asked, otherwise, behind, begun is not None, found.url))
+            if not found.ended:
+                check_durability(found.layout, found.durability, self.options.checkpoint_s)
             modes = self._modes(found.layout, availability, replicas, located=True)
             region = None if group is None else region_at(url, found.layout, group, found.planning["sites"] or 1)
             if group is not None:
@@ -257,12 +272,13 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         region: Region | None = None,
     ) -> Run:
         """waited: it has been waited for long enough, and as many sites are there as there will be. region: of that group."""
-        planned = begun(planned, time.time_ns() // 1000)
+        planned = begun_now(planned, time.time_ns() // 1000)
         fed = [name for name, source in planned.sources.items() if source.batched]
         run_id = found.run_id if found is not None else new_run(flow.name) if region is None else region.group.name
         over = found is not None and found.ended
         # A directory that cannot be written, or a table of other columns, is an error here, before a row is read.
-        has = {step.box: planned.sinks[step.box].prepare(run_id, step.schema) for step in (() if over else planned.stages())}
+        sinks_run = run_id if found is None else found.sinks_run
+        has = {step.box: planned.sinks[step.box].prepare(sinks_run, step.schema) for step in (() if over else planned.stages())}
         if waited is None:
             self._ensure_sites()  # They start while this driver waits.
         if found is not None and not take_over and waited is None:
@@ -284,10 +300,10 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
                 beginning = Beginning(region.after, (plan,)) if region is not None and region.after else FROM_NOTHING
             else:
                 taken, beginning = self._begin(found, chosen, replicas, modes, TAKE_OVER_TRIES if take_over else 1)
-                check_sinks(has, run_id, beginning.durable)
+                check_sinks(has, sinks_run, beginning.durable)
                 plan = beginning.plans[-1]
             membership = first_membership(planned, plan, sites)
-            program = pack(bind_run(planned, run_id, wait_ms), self._flow_options)
+            program = self._packed(planned, sinks_run)
             if fed:
                 # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
                 needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1

@@ -124,7 +124,7 @@ class Generations:
 
     def _ended(self) -> None:  # in the coordinator's thread
         newest, means = self.newest, self._means
-        error, durable = newest.error, newest.machine.durable or 0
+        error, durable = newest.error, newest.machine.kept
         if self._stopping and isinstance(error, SURVIVED):
             self._finish(None)
             return

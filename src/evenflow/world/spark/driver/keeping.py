@@ -42,7 +42,8 @@ class Keeping:
             try:
                 return self._described(self._asked(timeout_s, last=True))
             except OperationRefused:
-                if time.monotonic() >= deadline_s or not self._driven.located or not self._driven.machine.running:
+                machine = self._driven.machine
+                if time.monotonic() >= deadline_s or machine.durable is None or not machine.running:
                     raise
                 self._driven.over.wait(AGAIN_S)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from evenflow.availability.durability import Durability
 from evenflow.availability.mode import Mode
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.errors import OptionError
@@ -61,6 +62,8 @@ class EngineOptions(Declared):
     "lp", "fit", plans say besides what is left out within the dataflow, so that outputs are worth most (see `evenflow.policy.shedding`).
     first_placement: where first replicas lie when a run begins, at the start and after the loss of everything: "home", in blocks, and
     by the hash of the name what has one partition; "start", such ones so that they do not meet (see `evenflow.policy.start`).
+    durability: of dataflows that begin at a location and do not say another one when they start: "precise", outputs wait until a restart
+    could make them again as they are; "no-loss", they wait for nothing, and what came after the newest checkpoint comes again after a loss.
     autoscale: the fewest and the most sites that there shall be, and how many of them follows what is offered; None: as many as there are.
     autoscale_times: when sites come and go (see `evenflow.policy.scaling`), None: its own.
     availability: of dataflows that do not say another one when they start, see `evenflow.availability.mode`.
@@ -98,6 +101,7 @@ class EngineOptions(Declared):
     balance: str = "none"
     balance_parameters: Parameters | None = None
     checkpoint_location: str | None = None
+    durability: str = "precise"
     shedding: str = DEFAULT.shedding
     first_placement: str = "home"
     autoscale: tuple[int, int] | None = None
@@ -108,6 +112,7 @@ class EngineOptions(Declared):
     option_owner: ClassVar[str] = "option"
     MAY: ClassVar[Mapping[str, May]] = {
         "spill_gap_ms": number(0, 1e9), "patience_s": number(0, 1e6), "user_timeout_s": optional(number()),
+        "durability": one_of(*map(str, Durability)),
         "writers": optional(whole(1, MOST_WRITERS)), "journal_ms": number(0, 1e6), "checkpoint_s": optional(number(0.001, 1e7)),
         "capture_max_ms": number(1, 1e6), "image_memory_mb": optional(number()),
         "ports": optional(port_range()), "checkpoint_location": optional(path("a directory or a URL")),

@@ -128,13 +128,13 @@ class RunLoop:
         shedding: Way | None = None,
     ) -> None:
         """over: the run has ended before; nothing is done any more. checkpoint_s: from one checkpoint to the next. before: the generation
-        in this process after which it goes on: its sinks stay open, and its events stand before those of this one. lease_s: for how long
-        sites live without the driver, which is said at the location; None: nothing is. earlier: what happened before it began, and when.
-        region: the group that it is one of; then what rows an epoch has is no decision of this driver. shedding: how
-        it is planned what is left out of arcs."""
+        in this process after which it goes on: its sinks stay open, unless they know each by another run, and its events stand before those
+        of this one. lease_s: for how long sites live without the driver, which is said at the location; None: nothing is. earlier: what
+        happened before it began, and when. region: the group that it is one of; then what rows an epoch has is no decision of this driver.
+        shedding: how it is planned what is left out of arcs."""
         self._region = region
         self.number, self.run_id, self.layout = number, run_id, layout
-        self.beginning, self.located = beginning, taken is not None
+        self.beginning, self.located, self.sinks_run = beginning, taken is not None, taken.standing.sinks_run if taken else run_id
         journal = None if taken is None else Journal.of(taken.standing)
         self.machine = RunMachine(
             layout, plan, membership, patience_ms, policy=policy, parameters=parameters, spares=spares, beginning=beginning,
@@ -179,17 +179,16 @@ class RunLoop:
         self._silenced = None if over else silenced(layout, region)
         if self._silenced is not None:
             self._say_silent(self._silenced.silent)
+        kept = before.outlets if before is not None and before.sinks_run == self.sinks_run else {}
         for segment in layout.segments:
             if segment.sink is not None and layout.sinks[segment.sink].where == "driver" and not over:
-                self.outlets[segment.id] = self._outlet(segment.id, segment.sink, None if before is None else before.outlets[segment.id])
-
+                self.outlets[segment.id] = self._outlet(segment.id, segment.sink, kept.get(segment.id))
         if over:
             self._finish()
         elif taken is not None and taken.standing.generation > 1:
             durable, generation = taken.standing.durable, taken.standing.generation
-            text = f"goes on at {taken.location.store.url}: epochs {beginning.epoch + 1} to {durable} are made again"
             kind = Kind.RESTARTED if before is None else Kind.RECOVERED_IN_PLACE
-            self.record(kind, text, epoch=durable, generation=generation)
+            self.record(kind, f"goes on at {taken.location.store.url}: {taken.standing.told}", epoch=durable, generation=generation)
             if (behind := told_behind(taken.standing.stamp, calls.clock.now_us())) is not None:
                 self.happenings.note(behind, time.monotonic())
             for why in taken.passed_over:
@@ -212,7 +211,7 @@ class RunLoop:
             last = self._lasts.get(name, self.beginning.epoch)
             sink = opened(self.layout.sinks[name], name, self._region, last)
             sink = sink if self._silenced is None else self._silenced.withholding(sink, name)
-            return Outlet(name, sink, self.run_id, self._calls.clock, committed, failed, through, last)
+            return Outlet(name, sink, self.sinks_run, self._calls.clock, committed, failed, through, last)
         before.succeed(committed, failed, through)
         return before
 
@@ -352,8 +351,8 @@ class RunLoop:
     def _start_part(self) -> control.StartPart:
         machine = self.machine
         return control.StartPart(
-            self.number, self.run_id, self._program, machine.plan, machine.membership, self.beginning, journalled=self.located,
-            store=self.store_url,
+            self.number, self.run_id, self._program, machine.plan, machine.membership, self.beginning,
+            journalled=machine.durable is not None, store=self.store_url,
         )  # fmt: skip
 
     def pushed(self, message: control.Pushed) -> None:
@@ -480,7 +479,7 @@ class RunLoop:
     def _journal(self) -> JournalProgress | None:
         if self._appender is None or self.machine.journal is None:
             return None
-        return self._appender.progress(self.machine.durable or 0, behind_us(self.machine.journal.stamp, self._calls.clock.now_us()))
+        return self._appender.progress(self.machine.kept, behind_us(self.machine.journal.stamp, self._calls.clock.now_us()))
 
     def watched(self, network: Network | None) -> Watched:
         """What those who watch are told. From any thread. network: as the user drew it."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import evenflow
 from evenflow.availability.alive import Alive
 from evenflow.availability.content import Content
+from evenflow.availability.durability import Durability
 from evenflow.availability.entries import Begun
 from evenflow.availability.reading import Read
 from evenflow.availability.standing import Standing
@@ -49,7 +50,7 @@ class Found:
     """A location as it was found. planning: the arguments with which the layout was planned, at the first start. layout: what runs here.
     program: its structure. passed_over: what is to be said of checkpoints that cannot be read. saved, carried: the savepoint that it is to
     begin with, and what is taken over of it; then `standing` is as if that were done. programs: what the run was and is; None of a region,
-    which is never replaced."""
+    which is never replaced. durability: what a driver that goes on there journals."""
 
     location: Location
     standing: Standing
@@ -60,6 +61,12 @@ class Found:
     saved: Saved | None = None
     carried: Carried | None = None
     programs: Programs | None = None
+    durability: Durability = Durability.PRECISE
+
+    @property
+    def sinks_run(self) -> str:
+        """By which run sinks know what the next generation gives them."""
+        return self.durability.sinks_run(self.run_id, self.standing.generation + 1)
 
     @property
     def run_id(self) -> str:
@@ -257,7 +264,10 @@ def _begun(found: Found, standing: Standing, digest: str) -> Begun:
     content, restored = standing.contents[-1] if standing.contents else Content(1), None
     if found.carried is not None and not standing.last:
         content, restored = found.carried.content, found.carried.made
-    return Begun(found.run_id, found.layout.name, digest, found.planning, ingress, content, restored)
+    behind = None
+    if found.durability is not Durability.PRECISE:
+        behind = standing.base if restored is None else restored.epoch
+    return Begun(found.run_id, found.layout.name, digest, found.planning, ingress, content, restored, behind)
 
 
 def check_sinks(newest: Mapping[str, int], run: str, known: int) -> None:

@@ -1,0 +1,88 @@
+"""What of a run is written down at its location before ends have it, and so what a loss of the driver costs (availability.md, J3).
+
+    precise   which rows form an epoch is in the journal before a sink is given the epoch: after a loss the same epochs are made again,
+              and sinks drop those that they have
+    no-loss   the journal has checkpoints, and nothing between them: no output waits for it. After a loss what came after the newest
+              checkpoint is cut anew, and comes again
+
+So with `no-loss` an epoch number means something else in each generation of a run. Sinks tell epochs apart by (run, epoch), so each
+generation has a run of its own there.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+from evenflow.availability.guarantee import Guarantee
+from evenflow.errors import AvailabilityError, LocationError
+from evenflow.plan.layout import Layout
+from evenflow.stream.ids import run_of_generation
+
+
+class Durability(StrEnum):
+    """See the module."""
+
+    PRECISE = "precise"
+    NO_LOSS = "no-loss"
+
+    def sinks_run(self, run: str, generation: int) -> str:
+        """The run that sinks know by what a generation gives them. run: the location's, for all generations."""
+        return run if self is Durability.PRECISE else run_of_generation(run, generation)
+
+
+def durability_named(given: Any, where: str) -> Durability:
+    """The one that a user has written. Raises AvailabilityError."""
+    try:
+        return Durability(given)
+    except ValueError:
+        near = get_close_matches(given.lower().replace("_", "-"), list(Durability), 1) if isinstance(given, str) else []
+        hint = f"; did you mean {str(near[0])!r}?" if near else ""
+        raise AvailabilityError(
+            f"{where}: durability is {given!r:.60}; it must be one of {', '.join(repr(str(each)) for each in Durability)}{hint}"
+        ) from None
+
+
+def chosen(asked: Durability | None, otherwise: Durability, behind: int | None, begun: bool, url: str) -> Durability:
+    """What a run has at a location. asked: when it is started, None: nothing. otherwise: the engine's option, of what begins there. begun,
+    behind: somebody has, and what his entry says. Raises LocationError: which rows were an epoch is written down there, or it is not."""
+    if not begun:
+        return asked or otherwise
+    there = Durability.PRECISE if behind is None else Durability.NO_LOSS
+    if asked not in (None, there):
+        raise LocationError(
+            f"{url} was begun with durability {str(there)!r}, and is gone on with so: leave durability out, or start from a savepoint at "
+            "another location"
+        )
+    return there
+
+
+def check_durability(layout: Layout, durability: Durability, checkpoint_s: float | None) -> None:
+    """Raise AvailabilityError if a run cannot have it. checkpoint_s: from one checkpoint to the next, None: there are none."""
+    if durability is Durability.PRECISE:
+        return
+    where = f"dataflow {layout.name!r} with durability 'no-loss'"
+    if checkpoint_s is None:
+        raise AvailabilityError(
+            f"{where}: only checkpoints are written down, and checkpoint_s is None, so a restart would begin from the start each time: "
+            "give checkpoint_s a number of seconds, or use durability 'precise'"
+        )
+    for sink, promised in layout.promised.items():
+        if promised is Guarantee.PRECISE:
+            raise AvailabilityError(
+                f"{where}: sink {sink!r} is to be precise through failures, and is given again what came after the newest checkpoint: use "
+                "durability 'precise', or ask for guarantee 'no-loss'"
+            )
+    for name, sink in layout.sinks.items():
+        if sink.where == "spark":
+            raise AvailabilityError(
+                f"{where}: Spark reads the results of sink {name!r} by epochs, which would be others after a restart: use durability "
+                "'precise', or a sink that is written"
+            )
+    for name, source in layout.sources.items():
+        if source.pushed or not source.repeats:
+            raise AvailabilityError(
+                f"{where}: source {name!r} gives its rows once, so those after the newest checkpoint would be lost: use durability "
+                "'precise', which keeps them, or put something before it that does, such as Kafka"
+            )
