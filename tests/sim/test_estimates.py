@@ -248,7 +248,7 @@ def test_what_is_behind_an_estimate_must_not_need_whole_windows() -> None:
     counted = drawn(flow, ef.sources.generator(100, 4, rows=100)).group_by("key").window("1 second").agg(n=ef.estimate("count(*)"))
     counted.to(ef.sinks.memory("out"), name="out", qos=QOS)
     planned = layout(flow.network, sites=2)
-    assert planned.sheds["in"].windows is None and not any(planned.arcs[arc].producer == 0 for arc in planned.thins)
+    assert planned.sheds["in"].whole is None and not any(planned.arcs[arc].producer == 0 for arc in planned.thins)
     counted.group_by("key").window("10 seconds").agg(n="max(n)").to(ef.sinks.memory("most"), name="most", qos=QOS)
     assert not layout(flow.network, sites=2).sheds
 
