@@ -12,7 +12,6 @@ from evenflow.operator.gate import kept_of
 from evenflow.operator.units import key_hashes
 from evenflow.plan.layout import Keys
 from evenflow.stream.epoch import Lost
-from evenflow.swarm.checkers import Checkers
 from tests.sim.test_shedding_windows import CAN, Result, Windowed, _column
 
 
@@ -80,26 +79,14 @@ def test_keys_that_were_left_out_come_back_with_their_next_session() -> None:
 
 
 def test_sessions_are_whole_whoever_dies() -> None:
-    """Goal: gates know what was left out before they were there. Method: a leader dies, and a newcomer takes its place with open
-    sessions; replicas whose answers differ would stop the run."""
+    """Goal: gates know what was left out before they were there."""
     run = Sessioned(2.0, 1.5, replicas=2, size_ms=12)
-    run.run_for(0.25)
-    run.world.kill(0)
-    run.world.add_site()
-    run.finish()
+    run.dies_in_the_middle()
     assert run.judge() and run.came()
 
 
 def test_sessions_are_whole_after_a_restart() -> None:
-    """Goal: what was left out before a checkpoint is known behind it. Method: all dies after a checkpoint, with sessions open."""
+    """Goal: what was left out before a checkpoint is known behind it."""
     run = Sessioned(2.5, 0.8, journal=True, size_ms=12)
-    assert run.cluster is not None
-    run.run_for(0.25)
-    run.world.checkpoint()
-    run.run_for(0.1)
-    run.cluster.lose_all()
-    run.cluster.restart()
-    Checkers(run.world)
-    run.finish()
-    assert run.world.coordinator.beginning.durable > 0
+    run.is_lost_behind_a_checkpoint()
     assert run.judge()

@@ -79,6 +79,25 @@ class Windowed:
     def run_for(self, seconds: float) -> None:
         self.world.run_for(seconds)
 
+    def dies_in_the_middle(self) -> None:
+        """A leader dies, and a newcomer takes its place with what is open; replicas whose answers differ would stop the run."""
+        self.run_for(0.25)
+        self.world.kill(0)
+        self.world.add_site()
+        self.finish()
+
+    def is_lost_behind_a_checkpoint(self) -> None:
+        """All dies after one, with something open. Goes on from it."""
+        assert self.cluster is not None
+        self.run_for(0.25)
+        self.world.checkpoint()
+        self.run_for(0.1)
+        self.cluster.lose_all()
+        self.cluster.restart()
+        Checkers(self.world)
+        self.finish()
+        assert self.world.coordinator.beginning.durable > 0
+
     def finish(self) -> None:
         while not self.world.ended:
             self.world.run_for(0.1)
@@ -159,28 +178,16 @@ def test_without_overload_all_windows_come() -> None:
 
 
 def test_windows_are_whole_whoever_dies() -> None:
-    """Goal: gates know what was left out before they were there. Method: a leader dies, and a newcomer takes its place with open windows;
-    replicas whose answers differ would stop the run."""
+    """Goal: gates know what was left out before they were there."""
     run = Windowed(2.0, 1.5, replicas=2, size_ms=400)
-    run.run_for(0.25)
-    run.world.kill(0)
-    run.world.add_site()
-    run.finish()
+    run.dies_in_the_middle()
     assert run.judge() and run.came()
 
 
 def test_windows_are_whole_after_a_restart() -> None:
-    """Goal: what was left out before a checkpoint is known behind it. Method: all dies in the middle of a window, after a checkpoint."""
+    """Goal: what was left out before a checkpoint is known behind it."""
     run = Windowed(2.5, 0.8, journal=True, size_ms=400)
-    assert run.cluster is not None
-    run.run_for(0.25)
-    run.world.checkpoint()
-    run.run_for(0.1)
-    run.cluster.lose_all()
-    run.cluster.restart()
-    Checkers(run.world)
-    run.finish()
-    assert run.world.coordinator.beginning.durable > 0
+    run.is_lost_behind_a_checkpoint()
     assert run.judge()
 
 
