@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, SiteLost, SiteSaid
+from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, SiteLost
 from evenflow.site.events import Event
-from evenflow.site.facts import Pasted
+from evenflow.site.images import CapturePasted
 from evenflow.swarm.base_checkers import all_keep
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
@@ -34,11 +34,15 @@ class ImageCheckers(Observer):
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
         before, self._plan = self._plan, driver.machine.plan
         other = (before.ranges, before.version, before.modes) != (self._plan.ranges, self._plan.version, self._plan.modes)
-        damaged = isinstance(event, SiteSaid) and isinstance(event.fact, Pasted) and event.fact.epoch < 0
-        if other or damaged or isinstance(event, SiteLost):
-            self._exposed = {segment.id for segment in self.world.layout.segments}
+        if other or isinstance(event, SiteLost):
+            self._expose()
+
+    def _expose(self) -> None:
+        self._exposed = {segment.id for segment in self.world.layout.segments}
 
     def handled(self, site: SimSite, event: Event) -> None:
+        if isinstance(event, CapturePasted) and event.epoch < 0:
+            self._expose()  # From here on, and not only when the coordinator hears of it.
         self._events += 1
         machine = self.world.coordinator
         if self._events % EVERY or not machine.backing.active or not machine.running or machine.under_way() or machine.recovery.lost():
