@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from unittest.mock import ANY
 
@@ -336,6 +337,18 @@ def test_a_driver_that_takes_over_goes_on_behind_what_is_durable() -> None:
     assert entry is not None and (entry.number, entry.generation) == (4, 2)
     assert entry.matter == Logged({A: cuts(4, 4), B: cuts(4, 4)})
     assert standing([*entries, entry]).durable == 4
+
+
+def test_where_only_checkpoints_are_journalled_the_end_names_the_last_one_that_is_in() -> None:
+    """Though the run was over before the checkpoint was."""
+    journal = Journal.of(standing([Entry(1, 1, "mine", replace(BEGUN, behind=0))]))
+    journal.ask(Completed(1, 25, ()))
+    completed = journal.next()
+    journal.close()
+    assert completed is not None and completed.matter == Completed(1, 25, ()) and journal.next() is None
+    journal.appended()
+    ended = journal.next()
+    assert ended is not None and ended.matter == Ended(25)
 
 
 def test_who_asks_for_a_checkpoint_while_another_one_is_made_hears_that_it_is_worth_asking_again() -> None:

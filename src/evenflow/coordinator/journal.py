@@ -112,7 +112,7 @@ class Journal:
     def close(self) -> None:
         """The run is over: sources have ended, and sinks have everything."""
         self.closing = True
-        self.ask(Ended(self.durable))
+        self.ask(Ended(self.durable))  # Or more, if a checkpoint goes in before.
 
     def ask(self, matter: Matter) -> None:
         """An entry of another kind is to be appended."""
@@ -133,6 +133,8 @@ class Journal:
             self._contents = []
         elif self._others:
             matter = self._others.pop(0)
+            if isinstance(matter, Ended):
+                matter = Ended(self.durable)
         else:
             return None
         self.open = Entry(self.last + 1, self.generation, self.nonce, matter)
