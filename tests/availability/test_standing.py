@@ -261,6 +261,20 @@ def test_versions_are_needed_as_long_as_a_checkpoint_is() -> None:
     assert again.programs_since(3) == {"ab", "cd"}, "who reads a snapshot knows of all that its checkpoint needs"
 
 
+@pytest.mark.parametrize("programs", [("ab", "cd"), ("ab", ""), ("ab", "cd", "ab")])
+def test_of_versions_that_act_from_one_epoch_on_the_last_one_is_needed_behind_it(programs: tuple[str, ...]) -> None:
+    """Method: replaced again before an epoch has begun; a checkpoint behind it, and another generation before and after that."""
+    contents = tuple(Content(4, version=number, program=program) for number, program in enumerate(programs, 1))
+    cuts = tuple(map(cut, range(1, 6)))
+    began = journal(BEGUN, Logged({A: cuts[:3], B: cuts[:3]}, contents))
+    again = journal(BEGUN, Logged({A: cuts[3:], B: cuts[3:]}), Completed(1, 5, (), generation=2), generation=2, start=3)
+    for entries in (began, [*began, again[0]], [*began, *again]):
+        found = standing(entries)
+        assert found.programs == [(1, ""), *((4, program) for program in programs)]
+        assert found.programs_since(3) == {"", *programs} and found.programs_since(4) == {programs[-1]}
+        assert {content.program for content in found.contents} <= found.programs_since(found.base)
+
+
 # ---------------------------------------------------------------- without cuts
 
 BEHIND = replace(BEGUN, behind=0)

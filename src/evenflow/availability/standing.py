@@ -135,7 +135,7 @@ class Standing:
         if not self.contents:
             self.contents.append(begun.content)
         self.contents = begun_with(self.contents, durable)
-        self.programs = [each for each in self.programs if each[0] <= durable]
+        self.programs = [each for each in self.programs if each[0] <= durable and each[0] < self.contents[0].effective]
         self._note_programs(self.contents)
         self.begun, self.stopped = begun, False
         self.begins.append(entry.number)
@@ -173,8 +173,9 @@ class Standing:
         self._note_programs(self.contents)
 
     def _note_programs(self, contents: Iterable[Content]) -> None:
+        """Of several that act from one epoch on, the last one does; those before it are needed as long as their plans are read."""
         for content in contents:
-            if not self.programs or (self.programs[-1][0] < content.effective and self.programs[-1][1] != content.program):
+            if not self.programs or (self.programs[-1][0] <= content.effective and self.programs[-1][1] != content.program):
                 self.programs.append((content.effective, content.program))
 
     def programs_since(self, epoch: int) -> frozenset[str]:
