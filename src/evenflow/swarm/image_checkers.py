@@ -57,7 +57,8 @@ class ImageCheckers(Observer):
         machine = self.world.coordinator
         name = self.world.layout.segments[segment].name
         bases = self._bases(segment)
-        stable = max(self.world.sites[site].part.stable[segment] for site in machine.sites)
+        heard = [self.world.sites[site].part.stable[segment] for site in machine.sites]
+        stable = max(*heard, machine.backing.stable[segment])  # Which may be on its way to them.
         lacking = sorted(partition for partition, base in bases.items() if base < stable)
         if not lacking:
             self._exposed.discard(segment)
