@@ -72,10 +72,11 @@ class Declared:
         self._worlds.append(world)
 
     def judge(self, out: int, counted: int) -> Complaint:
-        """out: rows that have come out. counted: that totals have. The former may be those that were lost later, and no others."""
+        """out: rows that have come out. counted: that totals have. One sink may have been given rows before the other was that were lost
+        then: they differ by such ones, and by no others."""
         said = [happened for world in self._worlds for _, happened in world.happened if happened.kind is Kind.ROWS_LOST]
         lost = sum(happened.details["rows"] for happened in said)
-        if counted <= out <= counted + lost:
+        if abs(out - counted) <= lost:
             return None
         return f"{out} rows have come out, totals have {counted} of them, and {lost} were declared lost"
 
