@@ -11,11 +11,11 @@ generation has a run of its own there.
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
 from evenflow.availability.guarantee import Guarantee
+from evenflow.availability.naming import named
 from evenflow.errors import AvailabilityError, LocationError
 from evenflow.plan.layout import Layout
 from evenflow.stream.ids import run_of_generation
@@ -34,22 +34,14 @@ class Durability(StrEnum):
 
 def durability_named(given: Any, where: str) -> Durability:
     """The one that a user has written. Raises AvailabilityError."""
-    try:
-        return Durability(given)
-    except ValueError:
-        near = get_close_matches(given.lower().replace("_", "-"), list(Durability), 1) if isinstance(given, str) else []
-        hint = f"; did you mean {str(near[0])!r}?" if near else ""
-        raise AvailabilityError(
-            f"{where}: durability is {given!r:.60}; it must be one of {', '.join(repr(str(each)) for each in Durability)}{hint}"
-        ) from None
+    return named(list(Durability), "durability", given, where)
 
 
-def chosen(asked: Durability | None, otherwise: Durability, behind: int | None, begun: bool, url: str) -> Durability:
-    """What a run has at a location. asked: when it is started, None: nothing. otherwise: the engine's option, of what begins there. begun,
-    behind: somebody has, and what his entry says. Raises LocationError: which rows were an epoch is written down there, or it is not."""
-    if not begun:
+def chosen(asked: Durability | None, otherwise: Durability, there: Durability | None, url: str) -> Durability:
+    """What a run has at a location. asked: when it is started, None: nothing. otherwise: the engine's option, of what begins there. there:
+    what it was begun with, None: nobody has. Raises LocationError: which rows were an epoch is written down there, or it is not."""
+    if there is None:
         return asked or otherwise
-    there = Durability.PRECISE if behind is None else Durability.NO_LOSS
     if asked not in (None, there):
         raise LocationError(
             f"{url} was begun with durability {str(there)!r}, and is gone on with so: leave durability out, or start from a savepoint at "

@@ -8,12 +8,11 @@ output has (HW 3.2.1).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final
 
 from evenflow.availability.mode import Mode
-from evenflow.errors import AvailabilityError
+from evenflow.availability.naming import named
 
 
 class Guarantee(StrEnum):
@@ -56,14 +55,7 @@ GIVES: Final[Mapping[OperatorClass, Mapping[Mode, Guarantee | None]]] = {
 
 def guarantee_named(given: Any, where: str) -> Guarantee:
     """The guarantee that a user has written. Raises AvailabilityError."""
-    try:
-        return Guarantee(given)
-    except ValueError:
-        near = get_close_matches(given.lower().replace("_", "-"), list(Guarantee), 1) if isinstance(given, str) else []
-        hint = f"; did you mean {str(near[0])!r}?" if near else ""
-        raise AvailabilityError(
-            f"{where}: guarantee is {given!r:.60}; it must be one of {', '.join(repr(str(each)) for each in reversed(Guarantee))}{hint}"
-        ) from None
+    return named(list(reversed(Guarantee)), "guarantee", given, where)
 
 
 def at_least(given: Guarantee | None, wanted: Guarantee) -> bool:

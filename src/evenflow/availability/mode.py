@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from evenflow.errors import AvailabilityError
+from evenflow.availability.naming import named
 
 
 class Mode(StrEnum):
@@ -60,14 +59,7 @@ Modes = tuple[Mode, ...]
 
 def mode_named(given: Any, where: str) -> Mode:
     """The mode that a user has written. where: what it was written for, such as "box 'sum'". Raises AvailabilityError."""
-    try:
-        return Mode(given)
-    except ValueError:
-        near = get_close_matches(given.lower(), list(Mode), 1) if isinstance(given, str) else []
-        hint = f"; did you mean {str(near[0])!r}?" if near else ""
-        raise AvailabilityError(
-            f"{where}: availability is {given!r:.60}; it must be one of {', '.join(repr(str(mode)) for mode in Mode)}{hint}"
-        ) from None
+    return named(list(Mode), "availability", given, where)
 
 
 def of_segment(modes: Modes, segment: int) -> Mode:

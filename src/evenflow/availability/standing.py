@@ -59,10 +59,15 @@ class Standing:
         return self.begun is None or self.begun.behind is None
 
     @property
+    def durability(self) -> Durability:
+        """What the location was begun with."""
+        return Durability.PRECISE if self.precise else Durability.NO_LOSS
+
+    @property
     def sinks_run(self) -> str:
         """By which run sinks know what the newest generation gives them."""
         assert self.begun is not None
-        return (Durability.PRECISE if self.precise else Durability.NO_LOSS).sinks_run(self.begun.run, self.generation)
+        return self.durability.sinks_run(self.begun.run, self.generation)
 
     @property
     def lasts(self) -> Mapping[str, int]:

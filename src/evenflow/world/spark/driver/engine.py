@@ -225,9 +225,8 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         looks = partial(look, url, flow.name, plan, planning, from_savepoint, drop_state, None if group is None else group.name, drawn)
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
-            begun, otherwise = found.standing.begun, Durability(self.options.durability)
-            behind = None if begun is None else begun.behind
-            found = replace(found, durability=chosen(asked, otherwise, behind, begun is not None, found.url))
+            there = None if found.standing.begun is None else found.standing.durability
+            found = replace(found, durability=chosen(asked, Durability(self.options.durability), there, found.url))
             if not found.ended:
                 check_durability(found.layout, found.durability, self.options.checkpoint_s)
             modes = self._modes(found.layout, availability, replicas, located=True)
