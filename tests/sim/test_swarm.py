@@ -106,6 +106,9 @@ HAPPENINGS = {
 }
 LONG = ("resume off by one", "watermarks are not merged", "a round moves what is pinned", "the run ends before its journal")
 """Bugs that many seeds have to be run for."""
+OF_JOURNALS = ("what was told is durable", "a publishing step goes ahead", "plans are not journalled")
+JOURNALLED = 5
+"""They are looked for from this seed on: those before it take half of the time and show none of them."""
 
 
 def complaints(findings: Findings) -> list[str]:
@@ -195,13 +198,13 @@ def test_a_seed_says_what_it_stands_for() -> None:
     [
         *(pytest.param(name, marks=pytest.mark.conformance) for name in LONG),
         "a plan applied on receipt", "the driver takes every copy", "a site leaves before it is empty",
-        "what was told is durable", "a publishing step goes ahead", "plans are not journalled",
+        *OF_JOURNALS,
     ],
 )  # fmt: skip
 def test_planted_bugs_are_found(name: str) -> None:
     """The whole list is `evenflow swarm --mutations`; these take little time."""
     mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
-    assert find(mutation, range(60)) is not None
+    assert find(mutation, range(JOURNALLED if name in OF_JOURNALS else 0, 60)) is not None
 
 
 def test_bugs_of_modes_are_looked_for_by_seeds_that_can_show_them_and_no_others() -> None:
@@ -246,7 +249,7 @@ def test_every_bug_can_be_planted_and_is_gone_afterwards() -> None:
 
 def test_the_command_reports(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["swarm", "--seeds", "0..3", "--json"])
+        main(["swarm", "--seeds", "2..5", "--json"])
     assert ended.value.code == 0
     report = json.loads(capfd.readouterr().out)
     assert report["seeds"] == 3 and report["failed"] == []
