@@ -11,11 +11,13 @@ import pytest
 from evenflow.availability.content import Content
 from evenflow.availability.entries import Begun, Completed, Cut, Ended, Entry, Logged, Piece, Stopped, from_bytes, to_bytes
 from evenflow.availability.standing import standing
+from evenflow.coordinator.checkpointing import PATIENCE_MS
 from evenflow.coordinator.events import (
     Append,
     Appended,
     AppendRefused,
     AppendUnknown,
+    CheckpointPause,
     CheckpointRequested,
     CoordinatorAction,
     CoordinatorEvent,
@@ -318,6 +320,23 @@ def test_a_store_that_does_not_answer_keeps_no_run_from_being_stopped(asked: Coo
     assert end(run.handle(StopRequested(drain=False))) is None
     assert end(run.handle(asked)) == EndRun(None)
     assert run.handle(Waited(RunPause.STOP)) == []
+
+
+def test_a_checkpoint_that_is_not_whole_in_time_is_dropped_and_the_next_one_is_made() -> None:
+    """Goal: a store that does not answer holds up no later checkpoint. Method: no site has stored anything when its time is over."""
+    run = machine()
+    tell(run, 0, a=cuts(1, 1))
+    begun = run.handle(CheckpointRequested())
+    assert Wake(PATIENCE_MS, CheckpointPause(1)) in begun
+    assert {action.site for action in begun if isinstance(action, Tell) and isinstance(action.message, Checkpoint)} == {0, 1}
+
+    [dropped] = [action for action in run.handle(Waited(CheckpointPause(1))) if isinstance(action, Happened)]
+    assert (dropped.kind, dropped.details["why"]) == (Kind.CHECKPOINT_DROPPED, "it is not whole after 60 s")
+    assert run.checkpointing.open is None and run.checkpointing.failures == 1
+
+    run.handle(CheckpointRequested())
+    assert run.handle(Waited(CheckpointPause(1))) == [], "that one is over, and another under way"
+    assert run.checkpointing.open is not None and run.checkpointing.open.number == 2
 
 
 def test_a_run_without_a_journal_waits_for_nothing() -> None:
