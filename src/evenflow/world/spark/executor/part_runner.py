@@ -257,12 +257,16 @@ class PartRunner:
 
     def _user_done(self, outcome: Outcome) -> None:
         self._beside.popleft()
-        if self._waiting and self._urgency is not None:
+        if self._waiting and self._urgency is not None and not self.broken:
             self._submit(self._urgency.take(self._waiting, self._clock.now_us()))
+        self._rest_user()
+        self._take(WorkDone(outcome), self._clock.now_us())
+
+    def _rest_user(self) -> None:
+        """Nothing runs beside the loop any more, if that is so."""
         if not self._beside:
             self._world.busy(self.run, None)
             self._tell_user_code()
-        self._take(WorkDone(outcome), self._clock.now_us())
 
     def _tell_user_code(self) -> None:
         """Where the process may end now: see `control.InUserCode`."""
@@ -415,6 +419,7 @@ class PartRunner:
         self.broken = True
         self._reading.close_all()
         self._works.clear()
+        self._waiting.clear()
         self._timers.clear()
         if self._disk is not None:
             self._disk.close()
@@ -424,7 +429,9 @@ class PartRunner:
             storing.close()
         user, self._user = self._user, None
         if user is not None:
-            user.stop()
+            for _ in range(user.stop()):
+                self._beside.pop()
+            self._rest_user()
         return user
 
     def fail(self, error: Exception) -> None:

@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final
 
 import evenflow
@@ -35,9 +35,17 @@ class UserThread:
     def submit(self, work: Work) -> None:
         self._works.put(work)
 
-    def stop(self) -> None:
-        """No more works. One that is being done cannot be interrupted; its outcome will be nobody's."""
-        self._works.put(None)
+    def stop(self) -> int:
+        """No more works: returns how many of the last ones will not be begun. One that is being done cannot be interrupted; its outcome
+        will be nobody's."""
+        left = 0
+        try:
+            while True:
+                self._works.get_nowait()
+                left += 1
+        except Empty:
+            self._works.put(None)
+        return left
 
     def over(self, within_s: float) -> bool:
         """Whether the thread has ended, at the latest after `within_s`: at once after `stop`, unless user code is still running."""
