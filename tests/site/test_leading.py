@@ -9,6 +9,7 @@ import pytest
 
 from evenflow.availability.mode import Mode
 from evenflow.exchange.outbox import Outbox
+from evenflow.exchange.parts import in_parts
 from evenflow.exchange.section import Held, Section
 from evenflow.plan.layout import Layout, Segment
 from evenflow.plan.membership import Leader, Membership
@@ -59,9 +60,10 @@ class Site:
 
 
 class Group:
-    """The sites with a replica of one ingress partition; site 0 leads."""
+    """The sites with a replica of one ingress partition; site 0 leads. in_parts: whatever can be said in several messages is."""
 
-    def __init__(self, sites: int, replicas: int | None = None) -> None:
+    def __init__(self, sites: int, replicas: int | None = None, *, in_parts: bool = False) -> None:
+        self.in_parts = in_parts
         self.layout = Layout(
             "t", (Segment(0, "in", "ingress", 1, (), (), (), False, "src", None, SCHEMA),), (), {"src": memory([], schema=SCHEMA)}, {}
         )
@@ -84,8 +86,9 @@ class Group:
                 for peer in [peer for peer in site.outbox if peer not in silent]:
                     section = site.outbox.pop(peer)
                     waiting = True
-                    if not site.gone and not self.sites[peer].gone:
-                        self.sites[peer].hear(site.index, section)
+                    for part in in_parts(section, 1) if self.in_parts else [section]:
+                        if not site.gone and not self.sites[peer].gone:
+                            self.sites[peer].hear(site.index, part)
 
     def close(self, *silent: int) -> None:
         leader = next(s for s in self.sites if not s.gone and s.view.leader(*KEY).site == s.index)
@@ -199,6 +202,32 @@ def test_a_successor_closes_what_it_has_closed_elsewhere_with_empty_records() ->
     assert successor.log.end == 5
     assert [(r.epoch, r.rows, r.taken, r.origin) for r in successor.log.since(1)] == [(e, None, 2, 1) for e in (2, 3, 4, 5)]
     assert successor.log.settled == 5
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_who_has_not_heard_what_was_settled_is_answered_in_however_many_messages(in_parts: bool) -> None:
+    """Goal: a follower goes on behind what its new leader has dropped, whatever else that has to say at once (I1, E4).
+
+    Method: the old leader's last word reaches the successor only, which emits what it settles, drops it, and has two more records when the
+    other asks. Its answer comes in one message or in several."""
+    group = Group(3, in_parts=in_parts)
+    group.close()
+    group.sites[0].put(1)
+    group.close(0)
+    group.talk(2)
+    group.sites[0].outbox.pop(2)
+    assert group.settled() == [2, 2, 1]
+    successor, other = group.sites[1:]
+    for epoch in (1, 2):
+        successor.log.emitted(epoch, successor.leading.safe(KEY))
+    group.lose(0, leader=1)
+    for epoch in (3, 4):
+        successor.put(epoch)
+        successor.ingress.closed = epoch - 1
+        successor.leading.close(10)
+    assert [record.epoch for record in successor.log.since(0)] == [3, 4] and other.log.matched == 1
+    group.talk()
+    assert other.log.end == 4 and group.settled() == [4, 4]
 
 
 def test_words_of_an_old_term_are_too_late() -> None:

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evenflow.errors import ProtocolError, UnreadableMessage
+from evenflow.exchange.parts import in_parts
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share
 from evenflow.world.spark.net.framing import HEADER, MAGIC, MESSAGE_BYTES_MAX, SECTIONS, VERSION, Seals, body_length
-from evenflow.world.spark.net.wire import RunSchemas, bytes_of, decode_asking, decode_sections, encode_asking, encode_sections, in_parts
+from evenflow.world.spark.net.wire import RunSchemas, bytes_of, decode_asking, decode_sections, encode_asking, encode_sections
 from tests.spark.connections import KEYS
 
 SCHEMAS = [
@@ -143,7 +144,13 @@ def test_a_section_in_parts_says_the_same_and_no_part_is_large(section: Section,
     assert [r for part in parts for r in part.records] == section.records
     assert all(bytes_of([(0, part)]) <= most_bytes or runs_of_rows(part) == 1 for part in parts)
     assert replace(parts[-1], bundles=section.bundles, records=section.records) == section
-    assert all(part == Section(part.bundles, records=part.records) for part in parts[:-1])
+    assert all(part == Section(part.bundles, records=part.records, settled=part.settled) for part in parts[:-1])
+    said: set[tuple[int, int]] = set()
+    for part in parts:
+        first = {(record.segment, record.partition) for record in part.records} - said
+        expected = [word for word in section.settled if (word.segment, word.partition) in first]
+        assert part is parts[-1] or sorted(part.settled) == sorted(expected), "with the first record of its partition"
+        said |= first
 
 
 def runs_of_rows(section: Section) -> int:

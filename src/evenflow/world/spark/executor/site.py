@@ -24,6 +24,7 @@ from functools import partial
 from typing import Final, assert_never
 
 from evenflow.errors import EvenflowError, ProtocolError
+from evenflow.exchange.parts import MESSAGE_BYTES_GOOD, in_parts
 from evenflow.exchange.section import Section
 from evenflow.site.events import (
     Event,
@@ -60,13 +61,11 @@ from evenflow.world.spark.net.reactor import Clock, Reactor
 from evenflow.world.spark.net.trust import Trusted
 from evenflow.world.spark.net.vitals import Lateness, Proportional, rss_bytes
 from evenflow.world.spark.net.wire import (
-    MESSAGE_BYTES_GOOD,
     RunSchemas,
     bytes_of,
     decode_sections,
     encode_release,
     encode_sections,
-    in_parts,
 )
 
 REPORT_S: Final = 0.25

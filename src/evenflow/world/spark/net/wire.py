@@ -11,22 +11,20 @@ This file knows the meaning of `Section` and the layout of bytes. It knows no so
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
 from evenflow.errors import UnreadableMessage
+from evenflow.exchange.parts import bytes_of_record
 from evenflow.exchange.portion import Portion
 from evenflow.exchange.section import Ack, Bundle, Held, Mark, Record, Resume, RowsObject, Section, Settled, Share, new_tuple
 from evenflow.exchange.shedding import checked
 from evenflow.site.events import Release
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.net.framing import Piece
-
-MESSAGE_BYTES_GOOD: Final = 128 << 20
-"""About the most that is said in one message if it can be said in several."""
 
 COUNT: Final = struct.Struct("<I")
 """of sections."""
@@ -68,30 +66,6 @@ def bytes_of(sections: Sequence[tuple[int, Section]]) -> int:
         for record in section.records:
             size += bytes_of_record(record)
     return size
-
-
-def bytes_of_record(record: Record) -> int:
-    return int(record.rows.nbytes) if record.rows is not None else 0
-
-
-def in_parts(section: Section, most_bytes: int = MESSAGE_BYTES_GOOD) -> Iterator[Section]:
-    """The section as several that mean the same when they come in this order, each of at most about `most_bytes` or of one run of rows.
-
-    Bundles and records keep their order; marks, which say that bundles have come, and all else are in the last one.
-    """
-    part, part_bytes = Section(), 0
-    runs: list[tuple[int, Bundle | Record]] = [(bundle.size, bundle) for bundle in section.bundles]
-    runs += [(bytes_of_record(record), record) for record in section.records]
-    for size, run in runs:
-        if part_bytes and part_bytes + size > most_bytes:
-            yield part
-            part, part_bytes = Section(), 0
-        if isinstance(run, Bundle):
-            part.bundles.append(run)
-        else:
-            part.records.append(run)
-        part_bytes += size
-    yield Section(part.bundles, section.marks, section.resumes, part.records, section.held, section.settled, section.ack)
 
 
 def encode_sections(sections: Sequence[tuple[int, Section]]) -> list[Piece]:
