@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,11 @@ def test_what_cannot_have_it_is_refused(tmp_path: Path) -> None:
     lines.source(ef.sources.tcp_lines("127.0.0.1", 9, format="text")).to(ef.sinks.memory("lines"))
     read = ef.Dataflow("read")
     read.source(ef.sources.generator(rows=10, partitions=2)).to(ef.sinks.spark())
+    changing = ef.Dataflow("changing")
+    totals = changing.source(ef.sources.generator(rows=10, partitions=2)).group_by("key").agg(n="count(*)", mode="changelog")
+    totals.to(ef.sinks.table(str(tmp_path / "t.sqlite"), "t", key="key"), name="totals")
+    subscribed = ef.Dataflow("subscribed")
+    subscribed.source(ef.sources.generator(rows=10, partitions=2)).to(ef.sinks.stream(0), name="port")
     fine = ef.Dataflow("fine")
     fine.source(ef.sources.generator(rows=10, partitions=2)).to(ef.sinks.table(str(tmp_path / "t.sqlite"), "t"), guarantee="no-loss")
     with BareEngine(sites=1) as engine:
@@ -142,6 +148,8 @@ def test_what_cannot_have_it_is_refused(tmp_path: Path) -> None:
             (flow, {}, AvailabilityError, "ask for guarantee 'no-loss'"),
             (lines, {}, AvailabilityError, "gives its rows once"),
             (read, {}, AvailabilityError, "Spark reads the results"),
+            (changing, {}, AvailabilityError, "sink 'totals' keeps a table of results that change"),
+            (subscribed, {}, AvailabilityError, "who subscribes to sink 'port'"),
             (fine, {"durability": "no_loss"}, AvailabilityError, "did you mean 'no-loss'"),
             (fine, {"checkpoint_location": None}, LocationError, "give checkpoint_location="),
         ]
@@ -158,3 +166,37 @@ def test_what_cannot_have_it_is_refused(tmp_path: Path) -> None:
             engine.start(other, checkpoint_location=str(tmp_path / "other"), durability="no-loss")
     with BareEngine(sites=1, checkpoint_s=None) as engine, pytest.raises(AvailabilityError, match="checkpoint_s is None"):
         engine.start(fine, checkpoint_location=str(tmp_path / "never"), durability="no-loss")
+
+
+def test_an_option_of_the_engine_is_for_runs_that_say_nothing(tmp_path: Path) -> None:
+    """Goal: a region of a group can be precise beside others that are not, and what was begun precise is gone on with so. Method: a region
+    is refused, says 'precise', and is started again without a word."""
+    flow = ef.Dataflow("regional")
+    flow.source(ef.sources.generator(rate=100, partitions=2), cut="content").to(ef.sinks.table(str(tmp_path / "t.sqlite"), "t"))
+    given: dict[str, Any] = {"group": ef.group("g", datetime.now(UTC)), "checkpoint_location": str(tmp_path / "location")}
+    with BareEngine(sites=1, durability="no-loss") as engine:
+        with pytest.raises(AvailabilityError, match="its regions give out the same epochs, .*: use 'precise'"):
+            engine.start(flow, **given)
+        engine.start(flow, **given, durability="precise").stop()
+        engine.start(flow, **given).stop()
+        with pytest.raises(LocationError, match="was begun with durability 'precise'"):
+            engine.start(flow, **given, durability="no-loss")
+
+
+def test_what_cannot_be_is_said_before_a_driver_stands_by(tmp_path: Path) -> None:
+    """Goal: nobody waits for days to be refused when it counts. Method: who looks at a run that was stopped waits for ever."""
+    flow = ef.Dataflow("awaited")
+    flow.source(ef.sources.generator(rate=100, partitions=2)).to(ef.sinks.memory("awaited"))
+
+    def waits(progress: Any) -> None:
+        raise RuntimeError("it stands by")
+
+    given: dict[str, Any] = {"checkpoint_location": str(tmp_path / "location")}
+    with BareEngine(sites=1) as engine:
+        engine.start(flow, **given, durability="no-loss").stop()
+        with pytest.raises(LocationError, match="was begun with durability 'no-loss'"):
+            engine.start(flow, **given, standby=True, durability="precise", watch=waits)
+        with pytest.raises(RuntimeError, match="it stands by"):
+            engine.start(flow, **given, standby=True, watch=waits)
+    with BareEngine(sites=1, checkpoint_s=None) as engine, pytest.raises(AvailabilityError, match="checkpoint_s is None"):
+        engine.start(flow, **given, standby=True, watch=waits)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from evenflow.availability.choosing import check_alike, modes_of
 from evenflow.availability.durability import Durability, check_durability, chosen, durability_named
 from evenflow.coordinator.events import Kind
-from evenflow.errors import AvailabilityError, ClusterError, LocationError, LostBeforeStart, OptionError
+from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
 from evenflow.kernels import prepare
 from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
 from evenflow.policy.scaling import Bounds, Times
@@ -202,11 +202,6 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         if url is None and from_savepoint is not None:
             why = "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept"
             raise LocationError(f"{why}: checkpoint_location=, --checkpoint-location")
-        if group is not None and Durability.NO_LOSS in (asked, self.options.durability):
-            raise AvailabilityError(
-                f"group {group.name!r}: its regions give out the same epochs, and with durability 'no-loss' one that was lost would cut "
-                "others: use 'precise'"
-            )
         if standby:
             check_standby(url, take_over=take_over)
         if url is None:
@@ -222,13 +217,17 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
             return made(network, **given) if group is None else as_region(made(network, **given), group, given["sites"])[0]
 
         drawn = Drawn(network, tuple(each.network for each in earlier), allow_pickle) if group is None else None
-        looks = partial(look, url, flow.name, plan, planning, from_savepoint, drop_state, None if group is None else group.name, drawn)
+        in_group = None if group is None else group.name
 
-        def begins(found: Found, waited: StandingBy | None = None) -> Run:
+        def looks() -> Found:
+            found = look(url, flow.name, plan, planning, from_savepoint, drop_state, in_group, drawn)
             there = None if found.standing.begun is None else found.standing.durability
             found = replace(found, durability=chosen(asked, Durability(self.options.durability), there, found.url))
             if not found.ended:
-                check_durability(found.layout, found.durability, self.options.checkpoint_s)
+                check_durability(found.layout, found.durability, self.options.checkpoint_s, in_group)
+            return found
+
+        def begins(found: Found, waited: StandingBy | None = None) -> Run:
             modes = self._modes(found.layout, availability, replicas, located=True)
             region = None if group is None else region_at(url, found.layout, group, found.planning["sites"] or 1)
             if group is not None:
