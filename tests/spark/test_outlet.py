@@ -82,6 +82,19 @@ def test_a_sink_that_knows_later_epochs_than_the_journal_is_given_none() -> None
     assert "was put back to an earlier time. Give it back as it was, or start" in str(error)
 
 
+def test_a_sink_that_waits_for_no_journal_has_nothing_of_a_run_that_begins() -> None:
+    """Where only checkpoints are journalled every generation is a run of its own: what the sink has of it another history has given it."""
+    written: list[EvenflowError] = []
+    for newest in (0, 1):
+        sink = Scripted([], newest=newest)
+        outlet = Outlet("out", sink, "run-1.g2", Clock(), lambda _: None, written.append, EVERY_EPOCH, 50, known=0)
+        outlet.put(Finished(51, 0, BATCH.serialize(), BATCH.schema))
+        outlet.close()
+        assert outlet.join(20)
+    [error] = written
+    assert isinstance(error, SinkError) and "has the epochs up to 1 of run run-1.g2, and" in str(error)
+
+
 def test_a_sink_that_does_not_recover_fails_once_though_it_cannot_be_closed_either() -> None:
     outlet, committed, failed = outlet_of(Scripted([full] * 3, closing=full))
     assert committed == []

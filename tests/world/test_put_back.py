@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +62,38 @@ def test_what_is_made_next_is_neither_taken_for_what_is_there_nor_left_out(engin
     shutil.rmtree(location)
     shutil.move(tmp_path / "newest", location)
     start(100).stop()
+
+
+@pytest.mark.conformance
+def test_where_only_checkpoints_are_journalled_a_generation_that_was_there_before_is_noticed(engine: ef.Engine, tmp_path: Path) -> None:
+    """Goal: a table takes no epoch of one history for that of another, and the start after that goes on. Method: the location is copied
+    while generation 1 runs, and put back when generation 2 has been; then the next one is of number 2 again."""
+    location, early = tmp_path / "location", tmp_path / "early"
+    flow = ef.Dataflow("table")
+    made = flow.source(ef.sources.generator(rate=2_000, keys=16, partitions=2), name="made")
+    made.select("key", "value").to(ef.sinks.table(str(tmp_path / "rows.sqlite"), "t"), name="rows")
+
+    def rows() -> int:
+        with closing(sqlite3.connect(tmp_path / "rows.sqlite", timeout=30)) as connection:
+            there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 't'").fetchone()[0]
+            return int(connection.execute("SELECT count(*) FROM t").fetchone()[0]) if there else 0
+
+    def start(more: int) -> Run:
+        before = rows()
+        run = engine.start(flow, checkpoint_location=str(location), take_over=True, durability="no-loss")
+        wait_until(lambda: rows() > before + more or not run.is_active, 60, f"{more} rows more")
+        return run
+
+    run = start(100)
+    shutil.copytree(location, early, ignore=shutil.ignore_patterns("*.tmp"))  # It is written to.
+    run.stop()
+    start(500).stop()
+    there = rows()
+    shutil.rmtree(location)
+    shutil.copytree(early, location)
+    with pytest.raises(SinkError, match=r"sink 'rows' has the epochs up to \d+ of run .*\.g2, .* was put back to an earlier time"):
+        start(100).await_termination(60)
+    assert rows() == there
+    run = start(100)
+    assert run.is_active and rows() > there + 100
+    run.stop()

@@ -298,7 +298,7 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
                 beginning = Beginning(region.after, (plan,)) if region is not None and region.after else FROM_NOTHING
             else:
                 taken, beginning = self._begin(found, chosen, replicas, modes, TAKE_OVER_TRIES if take_over else 1)
-                check_sinks(has, sinks_run, beginning.durable)
+                check_sinks(has, sinks_run, beginning.durable if sinks_run == run_id else 0)
                 plan = beginning.plans[-1]
             membership = first_membership(planned, plan, sites)
             program = self._packed(planned, sinks_run)

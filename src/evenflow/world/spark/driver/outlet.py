@@ -56,7 +56,8 @@ EVERY_EPOCH: Final = 2**62
 class Outlet:
     """committed(epoch): called in this thread after each write. failed(error): called once, when retries are used up, or when the sink
     cannot be opened or closed; then nothing more is written. error: the same, for who asks later. through: the last epoch that the sink may
-    be given; later ones wait for `open` (availability.md, J3). last: the last epoch with rows before the first that comes.
+    be given; later ones wait for `open` (availability.md, J3). last: the last epoch with rows before the first that comes. known: the last
+    epoch of the run that the sink may have when it is opened; None: through.
 
     latencies: from an epoch's first row to the end of its write. Take them with `take_latencies`.
     """
@@ -71,9 +72,10 @@ class Outlet:
         failed: Callable[[EvenflowError], None],
         through: int = EVERY_EPOCH,
         last: int = 0,
+        known: int | None = None,
     ) -> None:
         self._through, self._waiting = through, deque[Finished | Given]()
-        self._known = through
+        self._known = through if known is None else known
         self._given, self._given_portions = 0, FirstPortions()
         self._name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
         self._committed, self._on_failure = committed, failed

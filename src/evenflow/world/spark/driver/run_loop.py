@@ -202,17 +202,15 @@ class RunLoop:
             for host, said in self._stored.note(self.machine.plan, segment, epoch):
                 self._deliver(host, said)
 
-        def failed(error: EvenflowError) -> None:  # in the sink's thread
-            self._calls.call_soon(lambda: self.handle(RunBroken(error)))
-
         durable = self.machine.durable
         through = EVERY_EPOCH if durable is None else durable
+        known = through if self.sinks_run == self.run_id else 0  # It is a run of its own to them, and they have nothing of it.
         if before is None:
             last = self._lasts.get(name, self.beginning.epoch)
             sink = opened(self.layout.sinks[name], name, self._region, last)
             sink = sink if self._silenced is None else self._silenced.withholding(sink, name)
-            return Outlet(name, sink, self.sinks_run, self._calls.clock, committed, failed, through, last)
-        before.succeed(committed, failed, through)
+            return Outlet(name, sink, self.sinks_run, self._calls.clock, committed, self._broken, through, last, known)
+        before.succeed(committed, self._broken, through)
         return before
 
     def _had_rows(self, through: int) -> dict[str, int]:
@@ -227,6 +225,9 @@ class RunLoop:
 
     def _journal_says(self, answer: Answer) -> None:  # in the journal's thread
         self._calls.call_soon(lambda: self.handle(answer))
+
+    def _broken(self, error: EvenflowError) -> None:  # from any thread
+        self._calls.call_soon(lambda: self.handle(RunBroken(error)))
 
     def _say_alive(self) -> None:
         """Others see that this driver lives, whatever holds its journal up."""
