@@ -135,6 +135,24 @@ def test_a_commit_that_is_still_under_way_is_waited_for(url: str, monkeypatch: p
     assert stored(url) == [(1, "a"), (2, "b")]
 
 
+def test_what_a_replaced_generation_is_committing_is_waited_for(url: str) -> None:
+    """Goal: the newer row stays. Method: the older generation's transaction is open when the next one writes its first epoch."""
+    old, new = sinks.table(url, "out", "k").open("run.g1"), sinks.table(url, "out", "k").open("run.g2")
+    old.write(1, batch((1, "a")))
+    old._write(2, batch((1, "stale")))
+    goes_on = threading.Thread(target=new.write, args=(1, batch((1, "b"))))
+    goes_on.start()
+    while not ask(url, WAITS) and goes_on.is_alive():
+        pass
+    old._connection.commit()
+    goes_on.join(20)
+    with pytest.raises(SinkError, match="by a later generation than 1 of run run"):
+        old.write(3, batch((1, "stale")))
+    assert stored(url) == [(1, "b")]
+    old.close()
+    new.close()
+
+
 @pytest.mark.parametrize("how", ["immediate", "fast"])
 def test_a_writer_and_a_reader_survive_a_restart_of_the_server(server: PostgresServer, url: str, how: str) -> None:
     writer = sinks.table(url, "out").open("run")

@@ -100,6 +100,26 @@ def test_another_run_goes_on_in_the_same_table(path: str) -> None:
     assert stored(path) == [(1, "first"), (1, "second")]
 
 
+def test_a_generation_that_was_replaced_writes_no_more(path: str) -> None:
+    """Goal: a driver that was replaced and lives puts no older row over a newer one. Method: it has an epoch left, has written nothing yet,
+    or opens the table only then."""
+    other = sinks.table(path, "out", "k").open("runs.g1")
+    other.write(7, batch((7, "other")))
+    old, slow = sinks.table(path, "out", "k").open("run.g1"), sinks.table(path, "out", "k").open("run.g2")
+    old.write(1, batch((1, "a"), (2, "a")))
+    new = sinks.table(path, "out", "k").open("run.g10")
+    new.write(1, batch((1, "b")))
+    for late in (old, old, slow):
+        with pytest.raises(SinkError, match=r"by a later generation than [12] of run run: another driver has taken this one's place"):
+            late.write(2, batch((1, "stale"), (2, "stale")))
+    old.close()
+    with pytest.raises(SinkError, match=r"by a later generation than 1 of run run: another driver"):
+        sinks.table(path, "out", "k").open("run.g1")
+    new.write(2, batch((2, "b")))
+    other.write(8, batch((8, "other")))
+    assert stored(path) == [(1, "b"), (2, "b"), (7, "other"), (8, "other")]
+
+
 @pytest.mark.parametrize("what", ["rows", "commit"])
 def test_an_epoch_that_fails_half_way_counts_once(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the commit nothing is there; after it everything is, though the writer was told otherwise."""

@@ -437,6 +437,30 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(broker: KafkaBroker, topi
     assert values(broker, sink.topic) == [1, 2]
 
 
+def test_a_generation_that_was_replaced_writes_no_more(broker: KafkaBroker, topic: Topic) -> None:
+    """Goal: where each generation is a run of its own, one that was replaced and lives neither writes nor shuts its successor out."""
+    sink = ef.sinks.kafka(broker.address, topic(), key="k")
+    old = sink.open("run-1.g9")
+    old.write(1, batch(1))
+    new = sink.open("run-1.g10")
+    assert new.newest == 0
+    new.write(1, batch(2))
+    with pytest.raises(SinkError, match="cannot take epoch 2"):
+        old.write(2, batch(3))
+    for _ in range(2):
+        with pytest.raises(SinkError, match="by a later generation than 9 of run run-1: another driver has taken this one's place"):
+            old.write(2, batch(3))
+        new.write(2, batch(4))
+    new.close()
+    old.close()
+    with pytest.raises(SinkError, match="by a later generation than 9 of run run-1"):
+        sink.open("run-1.g9")
+    again = sink.open("run-1.g10")
+    assert again.newest == 2
+    again.close()
+    assert values(broker, sink.topic) == [1, 2, 4]
+
+
 @pytest.mark.conformance
 def test_runs_and_sinks_do_not_know_each_other(broker: KafkaBroker, topic: Topic) -> None:
     one = ef.sinks.kafka(broker.address, topic())

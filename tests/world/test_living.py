@@ -10,6 +10,8 @@ from tests.restarting import wait_until
 from tests.store.faulty import Around
 
 from evenflow.availability.alive import EVERY, Alive, alive_name, from_bytes
+from evenflow.availability.entries import Entry, Stopped, entry_name, to_bytes
+from evenflow.errors import Fenced
 from evenflow.store.directory import DirectoryStore
 from evenflow.world.spark.driver.living import Living
 
@@ -57,5 +59,26 @@ def test_a_store_that_hangs_or_fails_holds_nobody_up(tmp_path: Path) -> None:
     assert said(store) is None
     goes_on.set()
     wait_until(lambda: (found := said(store)) is not None and found.count == 4, 10, "the newest is said")
+    living.close()
+    assert living.join(10.0)
+
+
+def test_it_looks_whether_another_driver_has_begun_where_entries_are_seldom(tmp_path: Path) -> None:
+    """What is this driver's own says nothing, nor what cannot be used."""
+    store, told = DirectoryStore(str(tmp_path)), list[Fenced]()
+    living = Living("run-1", store, 3, "nonce", 8.0, replaced=told.append)
+
+    def entry(number: int, generation: int, nonce: str) -> None:
+        store.create(entry_name(number), to_bytes(Entry(number, generation, nonce, Stopped(7))))
+
+    entry(5, 3, "nonce")
+    store.put(entry_name(6), b"torn")
+    entry(7, 4, "another")
+    for count, last in ((1, 3), (2, 4), (3, 5), (4, 6)):
+        assert not told
+        living.beat(0, last)
+        wait_until(lambda count=count: (found := said(store)) is not None and found.count == count, 10, "it is said")  # type: ignore[misc]
+    wait_until(lambda: bool(told), 10, "the other one is seen")
+    assert "another driver has begun generation 4 at the checkpoint location; this one was generation 3 and ends" in str(told[0])
     living.close()
     assert living.join(10.0)

@@ -4,7 +4,9 @@ checkpoint. Real processes, files and kills, without Spark."""
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +21,7 @@ from evenflow.availability.entries import Completed, Logged
 from evenflow.availability.standing import Standing
 from evenflow.bench.bare import BareEngine
 from evenflow.coordinator.beginning import logs_of
-from evenflow.errors import AvailabilityError, EvenflowError, JournalCorrupt, LocationError, OperationRefused
+from evenflow.errors import AvailabilityError, EvenflowError, Fenced, JournalCorrupt, LocationError, OperationRefused
 from evenflow.sources.generator import GeneratorSource
 from evenflow.store.journal import entries, read_journal
 from evenflow.store.opening import open_store
@@ -200,3 +202,31 @@ def test_what_cannot_be_is_said_before_a_driver_stands_by(tmp_path: Path) -> Non
             engine.start(flow, **given, standby=True, watch=waits)
     with BareEngine(sites=1, checkpoint_s=None) as engine, pytest.raises(AvailabilityError, match="checkpoint_s is None"):
         engine.start(flow, **given, standby=True, watch=waits)
+
+
+@pytest.mark.conformance
+def test_a_driver_that_was_replaced_hears_of_it_without_a_checkpoint(tmp_path: Path) -> None:
+    """Goal: two drivers do not write for as long as it takes to a checkpoint, and the older one puts nothing over what the newer one has
+    written. Method: another engine takes over; there is no checkpoint in sight."""
+    database = tmp_path / "t.sqlite"
+    flow = ef.Dataflow("replaced")
+    made = flow.source(ef.sources.generator(rate=500, keys=4, partitions=1))
+    made.group_by("key").agg(n="count(*)").to(ef.sinks.table(str(database), "t", key="key"), name="counts")
+    given: dict[str, Any] = {"checkpoint_location": str(tmp_path / "location"), "take_over": True, "durability": "no-loss"}
+
+    def counted() -> int:
+        with closing(sqlite3.connect(database, timeout=30)) as connection:
+            there = connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 't'").fetchone()[0]
+            return int(connection.execute("SELECT sum(n) FROM t").fetchone()[0]) if there else 0
+
+    options: dict[str, Any] = {"sites": 1, "checkpoint_s": 300.0, "lease_s": 4.0}
+    with BareEngine(**options) as one, BareEngine(**options) as other:
+        first = one.start(flow, **given)
+        wait_until(lambda: counted() > 100, 60, "rows of the first one")
+        second = other.start(flow, **given)
+        wait_until(lambda: not first.is_active, 30, "the first one ends")
+        assert isinstance(first.exception(), Fenced), first.exception()
+        there = counted()
+        wait_until(lambda: counted() > there + 500, 60, "the second one goes on")
+        assert second.is_active
+        second.stop()

@@ -2,8 +2,8 @@
 
 The number is committed as the offset of a consumer group of the run's own, in the same transaction as the messages. If it is not known
 whether a transaction was committed, a new producer of the same name asks: opening it ends what the old one had begun, and then the group's
-offset says which epoch is the last. Consumers that read committed messages only (`isolation.level=read_committed`) see each epoch whole
-and once.
+offset says which epoch is the last. Where each generation of a run is one of its own here, the note beside the offset says which one that
+epoch is of. Consumers that read committed messages only (`isolation.level=read_committed`) see each epoch whole and once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.stream.declared import Declared, May
-from evenflow.stream.ids import run_of
+from evenflow.stream.ids import generation_of, run_of
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
@@ -41,8 +41,9 @@ class KafkaWriter(Writer):
 
     def __init__(self, sink: KafkaSink, run_id: str) -> None:
         self._sink = sink
-        self._name = f"evenflow-{run_id}-{sink.name}"
-        self._id = f"evenflow-{run_of(run_id)}-{sink.name}"  # Of all generations, so that each ends what the one before has left open.
+        self._run, self._generation = run_of(run_id), generation_of(run_id)
+        # One for all generations, so that each ends what the one before has left open, and hears of the one behind it.
+        self._name = f"evenflow-{self._run}-{sink.name}"
         self._producer: Any = None
         self._group: Any = None
         self._last = 0
@@ -62,7 +63,8 @@ class KafkaWriter(Writer):
             producer = self._producer
             producer.begin_transaction()
             produce(producer, self._sink, batch, failures)
-            done = kafka.TopicPartition(self._sink.topic, 0, epoch)
+            note = {"metadata": str(self._generation)} if self._generation else {}
+            done = kafka.TopicPartition(self._sink.topic, 0, epoch, **note)
             producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
             producer.commit_transaction(TIMEOUT_S)
         except kafka.KafkaException as error:
@@ -92,12 +94,27 @@ class KafkaWriter(Writer):
                 known = self._group.list_topics(sink.topic, timeout=TIMEOUT_S).topics[sink.topic]
                 if known.error is not None:
                     raise SinkError(f"kafka sink: {sink.servers} has no topic {sink.topic!r}; create it, or check the name")
-            producer = kafka.Producer(producing(settings, self._id))
+            if self._generation:
+                with suppress(kafka.KafkaException):  # A transaction is under way.
+                    self._noted(LOOK_S)  # One that was replaced shuts nobody out.
+            producer = kafka.Producer(producing(settings, self._name))
             producer.init_transactions(TIMEOUT_S)
-            (done,) = self._group.committed([kafka.TopicPartition(sink.topic, 0)], TIMEOUT_S)
+            last = self._noted(TIMEOUT_S)
         except kafka.KafkaException as error:
             raise self._failed("cannot be opened", error.args[0]) from error
-        self._producer, self._last = producer, max(0, done.offset)
+        self._producer, self._last = producer, last
+
+    def _noted(self, timeout_s: float) -> int:
+        """The last epoch of this run that is in the topic. Raises SinkError where a later generation writes it."""
+        (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
+        noted = int(done.metadata or 0) if self._generation else 0
+        if noted > self._generation:
+            raise SinkError(
+                f"kafka sink {self._sink.topic} is written by a later generation than {self._generation} of run {self._run}: another "
+                "driver has taken this one's place, or the checkpoint location was put back to an earlier time"
+            )
+        last: int = max(0, done.offset) if noted == self._generation else 0
+        return last
 
     def _give_up(self) -> None:
         """A producer whose transaction went wrong is not used again: the next one finds out what became of it."""

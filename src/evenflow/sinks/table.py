@@ -15,11 +15,16 @@ from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer
 from evenflow.sources.database import ADDRESS, Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
 from evenflow.stream.change import CHANGE, is_changelog, taken_back
 from evenflow.stream.declared import Declared, May, each, text
+from evenflow.stream.ids import generation_of, run_of, run_of_generation
 from evenflow.stream.schema import holds_fields, type_name
 
 Done = TypeVar("Done")
 EPOCHS: Final = "evenflow_epochs"
-"""The table beside the results' that remembers the last epoch of each run."""
+"""The table beside the results' that remembers the last epoch of each run. Where each generation is a run of its own here, the row of the
+run itself has the newest generation that writes."""
+
+OVER: Final = 2**63 - 1
+"""Instead of the last epoch of a generation that another one has followed: it has no later one."""
 
 CHAINS: Final = "evenflow_chains"
 """The same for groups of regions: the last epoch with rows, and its digest, by which two regions that differ are found out."""
@@ -42,9 +47,12 @@ class TableWriter(Writer):
         if self.claims and self._claim in OPEN:
             raise SinkError(f"two boxes would write into {sink} at the same time; unite their streams before, or give each a table")
         self._known = False
+        self._generation, self._first = generation_of(run_id), True
         try:
             self._connect()
             self.newest = self._noted()
+            if self.newest == OVER:
+                raise self._replaced()
         except EvenflowError:
             raise
         except Exception as error:  # Of whatever database it is.
@@ -87,7 +95,7 @@ class TableWriter(Writer):
             self._connection.commit()
 
         self._tried(take)
-        self._known = self._known or batch.num_rows > 0
+        self._known, self._first = self._known or batch.num_rows > 0, False
 
     def _tried(self, what: Callable[[], Done]) -> Done:
         """Do something on the connection. One on which it went wrong is not used again. Raises SinkError."""
@@ -107,6 +115,8 @@ class TableWriter(Writer):
 
     def _write(self, epoch: int, batch: pa.RecordBatch) -> None:
         sink, p, epochs = self._sink, self._dialect.placeholder, self._dialect.quoted(EPOCHS)
+        if self._first and self._generation:
+            self._succeed()
         # First of all, so that it waits for a commit of the same epoch that is still under way, of a connection that has broken since: a
         # look at what is there would find the epoch before, and the rows would be there twice.
         noted = self._execute(
@@ -115,9 +125,35 @@ class TableWriter(Writer):
             sink.table, self._run, epoch,
         )  # fmt: skip
         if noted.rowcount == 0:
+            if self._noted() == OVER:
+                raise self._replaced()
             return  # It was committed, and nobody came to hear of it.
         if batch.num_rows:
             self._put(batch)
+
+    def _succeed(self) -> None:
+        """Generations before this one write nothing more: the driver of one may live, and would put its rows over newer ones. What it is
+        committing is waited for. In the transaction of the first epoch, so that each finds what the other has done."""
+        sink, p, epochs = self._sink, self._dialect.placeholder, self._dialect.quoted(EPOCHS)
+        run = run_of(self._run)
+        noted = self._execute(
+            f"INSERT INTO {epochs} (target, run, epoch) VALUES ({p}, {p}, {p}) "
+            f"ON CONFLICT (target, run) DO UPDATE SET epoch = excluded.epoch WHERE {epochs}.epoch <= excluded.epoch",
+            sink.table, run, self._generation,
+        )  # fmt: skip
+        if noted.rowcount == 0:
+            raise self._replaced()
+        before = run_of_generation(run, 0)[:-1]
+        self._execute(
+            f"UPDATE {epochs} SET epoch = {OVER} WHERE target = {p} AND substr(run, 1, {len(before)}) = {p} AND run <> {p}",
+            sink.table, before, self._run,
+        )  # fmt: skip
+
+    def _replaced(self) -> SinkError:
+        return SinkError(
+            f"{self._sink} is written by a later generation than {self._generation} of run {run_of(self._run)}: another driver has taken "
+            "this one's place, or the checkpoint location was put back to an earlier time"
+        )
 
     def _put(self, batch: pa.RecordBatch) -> None:
         """The rows of an epoch, in the transaction that is open."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final, NewType
 
+_GENERATION: Final = re.compile(r"\.g([0-9]+)$")
+
 SiteId = NewType("SiteId", int)
 """Index of a site in its cluster, from 0; never used twice (V3)."""
 
@@ -31,7 +33,13 @@ def run_of_generation(run: str, generation: int) -> str:
 
 def run_of(known_by: str) -> str:
     """The run, of what sinks know it, or a generation of it, by."""
-    return re.sub(r"\.g[0-9]+$", "", known_by)
+    return _GENERATION.sub("", known_by)
+
+
+def generation_of(known_by: str) -> int:
+    """Which of them it is, from 1 on; 0 where all are one run to sinks."""
+    found = _GENERATION.search(known_by)
+    return 0 if found is None else int(found[1])
 
 
 NO_SITE: Final = SiteId(-1)

@@ -172,7 +172,8 @@ class RunLoop:
             self._appender = Appender(run_id, taken.location.store, taken.standing.generation, self._journal_says)
         self._living: Living | None = None
         if taken is not None and lease_s is not None:
-            self._living = Living(run_id, taken.location.store, taken.standing.generation, taken.standing.nonce, lease_s)
+            standing, replaced = taken.standing, None if taken.standing.precise else self._broken
+            self._living = Living(run_id, taken.location.store, standing.generation, standing.nonce, lease_s, replaced=replaced)
             calls.call_soon(self._say_alive)
         self.outlets: dict[int, Outlet] = {}
         self._lasts = {} if taken is None else taken.standing.lasts
@@ -232,7 +233,7 @@ class RunLoop:
     def _say_alive(self) -> None:
         """Others see that this driver lives, whatever holds its journal up."""
         if self._living is not None and self._appender is not None and self._ended_s is None:
-            self._living.beat(self._appender.appends)
+            self._living.beat(self._appender.appends, 0 if self.machine.journal is None else self.machine.journal.last)
             self._calls.call_later(self._living.every_s, self._say_alive)
 
     @property
