@@ -34,6 +34,7 @@ from evenflow.store.location import Head, Location
 from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
 from evenflow.stream.digest import digest_of
+from evenflow.world.locations import removing
 from evenflow.world.locations.checkpoints import Checkpoints
 from evenflow.world.locations.kept import kept_at
 from evenflow.world.locations.removing import remove
@@ -349,6 +350,22 @@ def test_what_a_dead_driver_has_said_last_is_no_sign_of_life(tmp_path: Path) -> 
         remove(store, kept, newest, force=True, silent_s=30.0)
     again.join()
     assert ef.checkpoints(location).remove(newest.name, force=True, silent_s=0.3) > 0
+
+
+def test_a_driver_with_a_long_lease_may_be_silent_for_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only checkpoints are journalled, it says several times in its lease that it lives, and nothing else."""
+    monkeypatch.setattr(removing, "SILENT_S", 0.1)
+    store = open_store(copied(tmp_path, 4))
+    kept = kept_at(store)
+    said = alive_at(store, kept.standing)
+    assert said is not None
+    store.put(alive_name(said.generation), alive_bytes(replace(said, lease_s=30.0)))
+    again = Timer(0.6, lambda: store.put(alive_name(said.generation), alive_bytes(replace(said, count=said.count + 1, lease_s=30.0))))
+    again.start()
+    newest = [each for each in kept.checkpoints() if each.complete][-1]
+    with pytest.raises(OperationRefused, match="is needed: a driver runs here"):
+        remove(store, kept, newest, force=True)
+    again.join()
 
 
 def test_what_another_checkpoint_names_stays(tmp_path: Path) -> None:

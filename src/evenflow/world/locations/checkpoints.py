@@ -21,7 +21,7 @@ from evenflow.world.locations.inspecting import Inspected, inspected
 from evenflow.world.locations.kept import Checkpoint, Kept, Which, kept_at
 from evenflow.world.locations.programs import read_program
 from evenflow.world.locations.proving import Say
-from evenflow.world.locations.removing import SILENT_S, remove
+from evenflow.world.locations.removing import remove
 from evenflow.world.locations.savepoints import Savepoint, save
 from evenflow.world.locations.verifying import Verified, program_or_none, verified
 from evenflow.world.locations.versions import said_of
@@ -105,12 +105,12 @@ class Checkpoints:
             say(why)
         return verified(self._location.store, kept, chosen, program, say)
 
-    def remove(self, which: Which, *, force: bool = False, silent_s: float = SILENT_S) -> int:
+    def remove(self, which: Which, *, force: bool = False, silent_s: float | None = None) -> int:
         """Delete a checkpoint, whole or not; returns how many bytes that frees. What others name stays, and so do all rows that no source
         gives again: a restart from an older one reads more of them, and a driver deletes those that nobody needs.
 
-        force: also the newest whole one, with which a restart would begin; then it waits for `silent_s`, and refuses if a driver appends
-        meanwhile.
+        force: also the newest whole one, with which a restart would begin; then it waits for `silent_s`, by default 10 s or the lease of
+        its driver if that is longer, and refuses if that one says something meanwhile.
 
         Raises OperationRefused if it is needed. A savepoint is deleted as a folder.
         """

@@ -13,15 +13,16 @@ from evenflow.world.locations.kept import Checkpoint, Kept, folder
 from evenflow.world.locations.silence import alive_at, is_written
 
 SILENT_S: Final = 10.0
-"""A driver that lives appends at least once a second; so long after the last entry there is none, or its lease is over."""
+"""A driver that lives appends once a second, or says so at least twice in its lease."""
 MARK: Final = b'{"removed": true}\n'
 
 
-def remove(store: Store, kept: Kept, checkpoint: Checkpoint, *, force: bool, silent_s: float = SILENT_S) -> int:
+def remove(store: Store, kept: Kept, checkpoint: Checkpoint, *, force: bool, silent_s: float | None = None) -> int:
     """Delete a checkpoint; returns how many bytes that has freed. Objects that other checkpoints name stay.
 
     force: also the newest one that is whole, with which a restart would begin. Raises OperationRefused if a restart or a live driver needs
-    it, LocationError if the store fails: then it can be asked for again.
+    it, LocationError if the store fails: then it can be asked for again. silent_s: for so long the driver must say nothing; None: for
+    SILENT_S, or for its lease if that is longer.
     """
     whole = [each for each in kept.checkpoints() if each.complete]
     needed = whole[-1:] == [checkpoint]
@@ -46,12 +47,14 @@ def remove(store: Store, kept: Kept, checkpoint: Checkpoint, *, force: bool, sil
     return _removed(store, kept, checkpoint)
 
 
-def _lives(store: Store, standing: Standing, silent_s: float) -> bool:
+def _lives(store: Store, standing: Standing, silent_s: float | None) -> bool:
     """Whether the newest driver says something from now on: what a dead one has said last is still there."""
     try:
         known = alive_at(store, standing)
     except OSError as error:
         raise LocationError(explain("see whether a driver runs there", store.url, error)) from error
+    if silent_s is None:
+        silent_s = SILENT_S if known is None else max(SILENT_S, known.lease_s)
     return is_written(store, standing, silent_s, known=known)
 
 
