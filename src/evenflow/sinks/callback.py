@@ -29,7 +29,8 @@ class CallbackSink(Declared, Sink):
     """Calls `function(epoch, batch)` in the driver, in epoch order; with `unordered=True` for each portion of an epoch as it comes.
 
     If it raises it is called again with the same epoch: a function that has effects outside must remember the epoch itself. So it must with
-    a checkpoint location: a restart calls it again with the epochs that are made again, with the same rows.
+    a checkpoint location: a restart calls it again with the epochs that are made again, with the same rows. With durability "no-loss"
+    they have other rows, so that none may be passed over for its number: rows come twice then, and must be able to.
     """
 
     kind: ClassVar[str] = "callback"

@@ -6,7 +6,7 @@
 
 What a generation is made of, the engine knows (`Means`); here is when one begins, and when it is over for good. The waiting is done in a
 thread of its own, so that other runs go on, and the journal is read meanwhile. Sinks in the driver stay open over all generations: none
-sees an epoch twice.
+sees an epoch twice, unless they know each generation by a run of its own (durability "no-loss").
 """
 
 from __future__ import annotations

@@ -123,7 +123,8 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         """End the run and wait until it has ended. Does nothing if it has.
 
         drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
-        an epoch. What a site is committing at that moment is waited for, a second at most.
+        an epoch. What a site is committing at that moment is waited for, a second at most. With durability "no-loss" what was taken in
+        before a loss and has not been read again since is not finished, and nobody goes on with it: drain when the run has caught up.
         """
         self._stop(drain, timeout_s, willed=True)
 
