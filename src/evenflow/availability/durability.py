@@ -90,7 +90,7 @@ def check_durability(layout: Layout, durability: Durability, checkpoint_s: float
             raise AvailabilityError(
                 f"{where}: sink {segment.sink!r} keeps a table of results that change, and is told what an epoch changes in all: what came "
                 "before a loss and is not made again, since epochs are others then, would stay in the table. Use durability 'precise', or "
-                "write the changes themselves into files or a topic"
+                "write the changes themselves into files"
             )
     for name, source in layout.sources.items():
         if source.pushed or not source.repeats:
