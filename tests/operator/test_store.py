@@ -159,6 +159,7 @@ def test_nan_and_negative_zero_are_values_of_their_own() -> None:
         ("xs", ["a"], "'xs' is a list of int"),
         ("xs", [1, 1.5], "'xs' is a list of int"),
         ("s", 1, "'s'"),
+        ("s", "half \ud83d", "'s' is a value of string"),
     ],
 )
 def test_refuses_what_would_be_lost(field: str, value: Any, says: str) -> None:
@@ -169,6 +170,18 @@ def test_refuses_what_would_be_lost(field: str, value: Any, says: str) -> None:
         setattr(KeyState(attempt, 0), field, value)
     with pytest.raises(TypeMismatch, match=says):
         getattr(StateArrays(attempt), field).put([value])
+
+
+def test_strings_that_are_none_are_refused_where_others_are_with_them() -> None:
+    """A character cut in two has no UTF-8: nothing that is made of the state could be written or sent."""
+    store = declared(s=("value", "string"))
+    state = KeyedStore(store.fields)
+    attempt = attempt_on(state, store, touch(state, [1, 2, 3]))
+    StateArrays(attempt).s.put(["a", None, "ä \U0001f600"])
+    assert StateArrays(attempt).s.get().tolist() == ["a", None, "ä \U0001f600"]
+    for values in (["a", "\ude00", None], ["ä", "\ud83d", "\ude00"]):
+        with pytest.raises(TypeMismatch, match="surrogates not allowed"):
+            StateArrays(attempt).s.put(values)
 
 
 def test_names_are_checked() -> None:

@@ -49,6 +49,28 @@ def test_what_is_written_is_read_and_no_file_has_a_name(tmp_path: Path) -> None:
     assert read == Loaded(2, {(p, s): data for p, s, data in STATES})
 
 
+class Unwritable(State):
+    """State of which no bytes can be made. error: why."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def to_bytes(self) -> bytes:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [MemoryError("no room"), UnicodeEncodeError("utf-8", "\ud83d", 0, 1, "surrogates not allowed")])
+def test_whatever_goes_wrong_is_an_answer_and_the_next_order_is_carried_out(tmp_path: Path, error: Exception) -> None:
+    """Without one the site would ask its disk for nothing any more, and what waits for it would wait for ever."""
+    bad = ((3, 0, Unwritable(error)),)
+    failed, written = ask([tmp_path], Spill(1, bad), Spill(2, ((3, 0, State(b"abc")),)))
+    assert isinstance(failed, SpillFailed) and failed.ticket == 1 and type(error).__name__ in failed.why
+    assert isinstance(written, Spilled) and written.ticket == 2
+    unread, read = ask([tmp_path], Load(3, bad), Load(4, written.kept))  # type: ignore[arg-type]
+    assert isinstance(unread, LoadFailed) and unread.ticket == 3 and type(error).__name__ in unread.why
+    assert read == Loaded(4, {(3, 0): b"abc"})
+
+
 def test_what_is_put_aside_is_a_file_until_nobody_looks_at_it(tmp_path: Path) -> None:
     data = bytes(range(256)) * 5000
     aside = put_aside(data, [tmp_path / "nowhere", tmp_path])

@@ -11,6 +11,23 @@ NOT_OF_TYPE: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplemented
 """What Arrow raises when Python values are not of a type."""
 
 
+def are_texts(values: Sequence[Any]) -> bool:
+    """Whether all are strings that Arrow takes, or None. One with half of a surrogate pair, of a character cut in two, is none: it has
+    no UTF-8."""
+    wide = []
+    for value in values:
+        if value is not None:
+            if type(value) is not str:
+                return False
+            if not value.isascii():
+                wide.append(value)
+    try:
+        "".join(wide).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """Python values as an array of `type_`. Raises one of NOT_OF_TYPE if a value is not of that type or would lose something."""
     array = pa.array(values, type_)

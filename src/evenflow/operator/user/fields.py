@@ -23,7 +23,7 @@ from evenflow.kernels.columns import Words, is_word
 from evenflow.query.duration import duration_us
 from evenflow.stream.arrays import Bools, Objects
 from evenflow.stream.schema import parse_type, type_name
-from evenflow.stream.values import NOT_OF_TYPE, array_of
+from evenflow.stream.values import NOT_OF_TYPE, are_texts, array_of
 
 TimeMode = Literal["event", "processing"]
 
@@ -453,7 +453,7 @@ def python_of(word: np.int64, type_: pa.DataType) -> Any:
 
 def freeze(values: list[Any], field: Field, box: str) -> list[Any]:
     """The values as they are stored: of the declared type, immutable; None where there is nothing (None, an empty list)."""
-    if field.kind == "value" and pa.types.is_string(field.type) and all(type(value) is str or value is None for value in values):
+    if field.kind == "value" and pa.types.is_string(field.type) and are_texts(values):
         return values
     if field.kind == "map":
         values = [list(value.items()) if isinstance(value, dict) else value for value in values]

@@ -144,11 +144,19 @@ class SpillStore(Beside[Spill | Load]):
         try:
             states = [(partition, step, snapshot.to_bytes()) for partition, step, snapshot in action.states]
             return Spilled(action.ticket, write_states(states, self._directories))
-        except DiskError as error:
-            return SpillFailed(action.ticket, str(error))
+        except Exception as error:  # Whatever it is: without an answer nobody asks the disk for anything any more.
+            return SpillFailed(action.ticket, _why(error, "state was not written"))
 
     def _load(self, action: Load) -> Event:
         try:
             return Loaded(action.ticket, {(partition, step): kept.to_bytes() for partition, step, kept in action.kept})
-        except DiskError as error:
-            return LoadFailed(action.ticket, str(error))
+        except Exception as error:
+            return LoadFailed(action.ticket, _why(error, "state was not read"))
+
+
+def _why(error: Exception, what: str) -> str:
+    """What is said of it. Of what is no trouble of a disk the log has the place."""
+    if isinstance(error, DiskError):
+        return str(error)
+    log.exception("%s", what)
+    return f"{what}: {type(error).__name__}: {error}"
