@@ -16,6 +16,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.placement import Scheme, first_membership, first_plan
 from evenflow.plan.plan import Copy, Plan
+from evenflow.plan.ranges import Ranges
 from evenflow.query.planner import layout
 from evenflow.sinks.sink import Sink
 from evenflow.site.events import (
@@ -220,19 +221,30 @@ class Cluster:
             self.give(site, MembershipChanged(self.membership))
 
     def copy(
-        self, segment: int, partitions: tuple[int, ...], source: int, target: int, number: int = 1, replacing: int = -1, ahead: int = 2
-    ) -> Copy:
-        """Commit a plan that begins this copy some epochs from now. replacing: whose place the target takes."""
+        self, segment: int, partitions: tuple[int, ...], source: int, target: int, number: int = 1, replacing: int = -1, ahead: int = 2,
+        *, moves: bool = False,
+    ) -> Copy:  # fmt: skip
+        """Commit a plan that begins this copy some epochs from now. replacing: whose place the target takes. moves: from its source."""
         closed = max(part.closed for part in self.parts.values())
-        copy = Copy(number, segment, partitions, source, target)
+        copy = Copy(number, segment, partitions, source, target, replaces=source if moves else -1)
         rows = [list(row) for row in self.plan.placement]
         for partition in partitions:
             rows[segment][partition] = tuple(target if site == replacing else site for site in rows[segment][partition])
-        self.plan = Plan(self.plan.number + 1, closed + ahead, tuple(map(tuple, rows)), (copy,))
+            rows[segment][partition] += (target,) if moves else ()
+        rest = {"effective": closed + ahead, "placement": tuple(map(tuple, rows)), "copies": (copy,)}
+        self.plan = replace(self.plan, number=self.plan.number + 1, **rest)
         self.declare(joining=(copy,))
         for site in list(self.parts):
             self.give(site, PlanCommitted(self.plan))
         return copy
+
+    def divide(self, segment: int, ranges: Ranges) -> None:
+        """Commit a plan by which a segment's key groups are divided so from the next epoch on."""
+        closed = max(part.closed for part in self.parts.values())
+        every = tuple(ranges if other == segment else () for other in range(len(self.layout.segments)))
+        self.plan = replace(self.plan, number=self.plan.number + 1, effective=closed + 1, copies=()).with_settings(ranges=every)
+        for site in list(self.parts):
+            self.give(site, PlanCommitted(self.plan))
 
     def finish(self, cohort: int) -> None:
         """The work of this cohort that is paused comes to its end."""

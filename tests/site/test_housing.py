@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from threading import Event, Thread
 
 import pytest
 from hypothesis import given, settings
@@ -11,8 +12,9 @@ from hypothesis import strategies as st
 from evenflow.plan.membership import Leader
 from evenflow.plan.plan import Copy
 from evenflow.site.cohort import Cohort
-from evenflow.site.events import StateArrived, TimerFired, TransferFailed
+from evenflow.site.events import StateArrived, TimerFired, TransferFailed, WorkDone
 from evenflow.site.facts import CopyFailed, CopyLive, PartFinished
+from evenflow.site.outcome import Outcome
 from evenflow.state.transfer import open_capture
 from tests.drawn import examples
 from tests.site.cluster import OUT, SOURCE, TOTALS, Cluster, expected, totals
@@ -407,3 +409,64 @@ def test_moments_of_a_copy_do_not_matter(seed: int) -> None:
     cluster.end()
     cluster.talk()
     assert cluster.output() == expected(rows)
+
+
+class Stopped:
+    """A clock at which an epoch waits when it asks a second time: it has begun then, and has divided its state."""
+
+    def __init__(self) -> None:
+        self.reached, self.goes_on, self._asked = Event(), Event(), 0
+
+    def __call__(self) -> int:
+        self._asked += 1
+        if self._asked == 2:
+            self.reached.set()
+            assert self.goes_on.wait(20)
+        return self._asked
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_copy_is_no_guest_where_state_is_being_divided(begun: bool) -> None:
+    """Goal: a table has one user at a time. An epoch that divides state runs beside the loop, and copies are taken in on it.
+
+    Method: the next plan, which may act an epoch later, brings a partition to a site that has not begun to divide, or that has divided its
+    state in another thread and goes on with the epoch there."""
+    cluster = Cluster(totals(), 2, replicas=1)
+    rows = [(k, 10 * k) for k in range(40)]
+    cluster.rows(*rows)
+    cluster.talk()
+    mine = cluster.parts[1].cohorts[TOTALS, 0].hosted
+    ranges = cluster.plan.ranges_of(cluster.layout.segments[TOTALS])
+    swapped = {4: 5, 5: 4}
+    assert {4, 5} <= set(mine.partitions)
+    cluster.divide(TOTALS, tuple((start, swapped.get(partition, partition)) for start, partition in ranges))
+    cluster.paused = {(1, TOTALS)}
+    through(cluster, rows, 1)
+    [(_, work)] = cluster.works
+    assert work.beside and work.tick.epoch == cluster.plan.effective
+    clock, outcomes = Stopped(), list[Outcome]()
+    clock.goes_on.set()
+    user = Thread(target=lambda: outcomes.append(work.run(clock)))
+    if begun:
+        clock.goes_on.clear()
+        user.start()
+        assert clock.reached.wait(20)
+    assert (mine.groups is work.groups) == begun and mine.done == cluster.plan.effective - 1
+    copy = cluster.copy(TOTALS, (0,), 0, 1, ahead=1, moves=True)
+    guest = cluster.parts[1].cohorts[TOTALS, copy.number].hosted
+    assert guest.done == cluster.plan.effective - 1 >= work.tick.epoch and guest.groups is work.groups
+    assert not guest.shares_with(mine)
+    clock.goes_on.set()
+    if not begun:
+        user.start()
+    user.join(20)
+    cluster.works.clear()
+    cluster.paused = set()
+    cluster.give(1, WorkDone(outcomes.pop()))
+    cluster.talk()
+    cluster.arrive(cluster.ships.pop())
+    through(cluster, rows, 2)
+    assert [fact.number for fact in cluster.told(CopyLive)] == [copy.number]
+    cluster.declare(joining=(), retired=(copy.number,))
+    through(cluster, rows, 3)
+    assert mine.partitions == (0, 4, 5, 6, 7) and cluster.output() == expected(rows)

@@ -243,7 +243,8 @@ class Hosted:
                 tabled.filled()
 
     def share(self, other: Hosted) -> None:
-        """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed."""
+        """Have one table with another cohort of the segment where that can be, so that neither need be moved when it is absorbed. Not where
+        either's state is to be divided anew before they are one, or is at it."""
         if self.user_code or other.user_code or self.version != other.version:
             return  # What the user's code runs in is a thread of its own, and a table has one user at a time.
         for own, given in zip(self.facts.shares, other.facts.shares, strict=True):

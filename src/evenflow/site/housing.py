@@ -105,7 +105,7 @@ class Housing:
         hosted = Hosted.of(running, layout, partitions, checked=checked, tally=tally, groups=groups, version=version)
         hosted.done = through
         main = self.own(segment.id)
-        if main is not None and main.turns is None and self._spilling.budget is None:
+        if main is not None and main.turns is None and self._spilling.budget is None and self._stays(main, hosted):
             hosted.share(main.hosted)
         cohort = Cohort(number, hosted, copy, ready=copy is None, born=number)
         if checked:
@@ -122,6 +122,17 @@ class Housing:
                 self._leading.add(log)
         self.cohorts[cohort.key] = cohort
         return cohort
+
+    def _stays(self, main: Cohort, hosted: Hosted) -> bool:
+        """Whether the live cohort neither divides its state anew nor hands it to another version in any epoch that it has not finished, nor
+        does `hosted` on its way to where that is. It would do so beside the loop, in an epoch that may be running now, so it is the plans
+        that are asked: what the cohort has been divided by is changed in the middle of it."""
+        view, segment, plans = self._view, main.segment, self._view.plans
+        since = max(min(main.hosted.done, hosted.done), plans[0].effective)
+        epochs = [since, *[plan.effective for plan in plans if plan.effective > since]]
+        return all(
+            view.key_groups(segment, epoch) is hosted.groups and view.runs(segment.id, epoch)[0] == hosted.version for epoch in epochs
+        )
 
     def sort(self) -> None:
         """Cohorts have come, gone, or become one."""
