@@ -21,6 +21,8 @@ _AS_WORDS: Final = frozenset((pa.int64().id, pa.uint64().id, pa.float64().id))
 """Ids of the types whose values are their words."""
 _AS_THEY_ARE: Final = frozenset((pa.int32().id, pa.int64().id, pa.string().id, pa.timestamp("us").id))
 """Ids of types that most keys are of, whose values have one form only."""
+_BITS: Final = 64
+"""Columns that share a word of null bits."""
 IDENTITY: Final = (pa.field("_key_hash", pa.int64(), False), pa.field("_key_check", pa.int64(), False))
 """Columns by which a key is told where the key itself is not known: the bits of its `identity`."""
 
@@ -111,7 +113,7 @@ class TracedKeys:
 
 
 class KeptKeys:
-    """Keys kept in a `PagedTable`: fixed-width ones as words and a word of null bits, others as objects.
+    """Keys kept in a `PagedTable`: fixed-width ones as words with words of null bits behind them, others as objects.
 
     words: how many it needs. object_types: of the object columns it needs.
     """
@@ -120,29 +122,31 @@ class KeptKeys:
         self._fields = [schema.field(key) for key in keys]
         self._fixed = [i for i, field in enumerate(self._fields) if is_word(field.type)]
         self._loose = [i for i, field in enumerate(self._fields) if not is_word(field.type)]
-        self.words = len(self._fixed) + 1 if self._fixed else 0
+        self._null_words = -(-len(self._fixed) // _BITS)
+        self.words = len(self._fixed) + self._null_words
         self.object_types = [self._fields[i].type for i in self._loose]
 
     def keep(self, words: Int64s, first: int, objects: Sequence[npt.NDArray[Any]], slots: Int64s, columns: Sequence[pa.Array]) -> None:
         """Write the keys of new slots: words from column `first` on, objects into the given columns."""
-        null_bits = np.zeros(slots.size, np.int64)
+        null_bits = [np.zeros(slots.size, np.int64) for _ in range(self._null_words)]
         for position, i in enumerate(self._fixed):
             array = columns[i]
             words[slots, first + position] = words_of(array)
             if array.null_count:
                 words[slots[nulls_of(array) != 0], first + position] = 0
-                null_bits |= nulls_of(array).astype(np.int64) << position
-        if self._fixed:
-            words[slots, first + len(self._fixed)] = null_bits
+                null_bits[position // _BITS] |= nulls_of(array).astype(np.int64) << position % _BITS
+        for number, bits in enumerate(null_bits, first + len(self._fixed)):
+            words[slots, number] = bits
         for column, i in zip(objects, self._loose, strict=True):
             column[slots] = to_objects(columns[i])
 
     def read(self, words: Int64s, first: int, objects: Sequence[npt.NDArray[Any]], slots: Int64s) -> list[pa.Array]:
         """The key columns of some slots."""
         arrays: list[pa.Array] = [None] * len(self._fields)
-        bits = words[slots, first + len(self._fixed)] if self._fixed else np.zeros(0, np.int64)
+        begin = first + len(self._fixed)
+        null_bits = [words[slots, number] for number in range(begin, begin + self._null_words)]
         for position, i in enumerate(self._fixed):
-            null = (bits >> position & 1).astype(np.bool_)
+            null = (null_bits[position // _BITS] >> position % _BITS & 1).astype(np.bool_)
             arrays[i] = to_array(np.ascontiguousarray(words[slots, first + position]), self._fields[i].type, null)
         for column, i in zip(objects, self._loose, strict=True):
             arrays[i] = pa.array(column[slots].tolist(), self._fields[i].type)
