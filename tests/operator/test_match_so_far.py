@@ -449,6 +449,29 @@ def test_starts_of_which_there_are_too_many_ways_wait_for_one_another(monkeypatc
     assert min(map(len, whole.values())) > 3
 
 
+def test_a_start_that_is_known_behind_one_that_is_not_has_its_own_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts wait for others of which there are too many ways; of those behind them some end at once; then fewer are tried."""
+    true = {"a": {0, 1, 2, 10, 13}, "b": {*range(2, 9), 11, 14}, "c": {12, 15}}
+    v = {**{at: 1 << (at - 2) for at in range(2, 9)}, 11: -1, 14: -1}
+    rows = [(at, 1, v.get(at, 0), *(at in true[name] for name in "abc")) for at in range(16)]
+    define = [("A", "a"), ("B", "b"), ("C", "b"), ("D", "c AND SUM(B.v) < 0")]
+    monkeypatch.setattr("evenflow.operator.match_tries.MOST_AT_ONCE", 30)
+    monkeypatch.setattr("evenflow.operator.match_tries.WASTE", 1)
+    found = run(operator("A (B | C)+ D", define, "past last row", "all", within=100), rows, [])
+    assert [(row["ts"].microsecond, row["w"]) for row in found] == list(zip((10, 11, 12, 13, 14, 15), "ABDABD", strict=True))
+
+
+@pytest.mark.parametrize("seed", range(examples(4, 60)))
+def test_how_many_starts_are_tried_at_once_is_not_seen(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, _, pattern, define = drawn(seed)
+    rows, said = make(draw, 60), [(name, words) for name, (words, _) in define.items()]
+    skip = draw.choice(["past last row", "to next row"])
+    whole = run(operator(pattern, said, skip, "all", within=40), rows, [])
+    monkeypatch.setattr("evenflow.operator.match_tries.MOST_AT_ONCE", draw.choice([1, 9, 30]))
+    monkeypatch.setattr("evenflow.operator.match_tries.WASTE", draw.choice([1, 4]))
+    assert run(operator(pattern, said, skip, "all", within=40), rows, []) == whole
+
+
 def test_a_sum_out_of_range_says_so() -> None:
     rows = [(at, 1, 2**62, True, True, True) for at in range(3)]
     with pytest.raises(ArithmeticOverflow, match="a sum of a match so far left the range of bigint"):

@@ -151,6 +151,7 @@ class Tries:
             if alive.size:
                 ways = self._step(line, trial, ways, alive, place)
                 place += 1
+        _forget_behind_unknown(trial)
         return trial
 
     def _going_on(self, line: Line, trial: _Trial, ways: _Ways, place: int, watermark: int) -> tuple[_Ways, Int64s]:
@@ -288,6 +289,15 @@ def _begins(start: Int64s) -> Int64s:
     differs = np.ones(start.size, np.bool_)
     np.not_equal(start[1:], start[:-1], out=differs[1:])
     return np.flatnonzero(differs)
+
+
+def _forget_behind_unknown(trial: _Trial) -> None:
+    """Of a key's starts behind one of which nothing is known nothing is known, either: they are come to after another trial, and labels are
+    those of the last one."""
+    unknown = trial.known == UNKNOWN
+    if unknown.any():
+        upto = np.append(0, np.cumsum(unknown))
+        trial.known[upto[1:] > upto[np.searchsorted(trial.stop, trial.stop)]] = UNKNOWN
 
 
 def _longest(begins: Int64s, count: int) -> int:
