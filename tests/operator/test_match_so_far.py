@@ -472,6 +472,32 @@ def test_how_many_starts_are_tried_at_once_is_not_seen(seed: int, monkeypatch: p
     assert run(operator(pattern, said, skip, "all", within=40), rows, []) == whole
 
 
+def test_what_is_tried_in_advance_raises_nothing() -> None:
+    """A sum leaves its range from a row where no match begins. It must not matter how many starts are tried with it, in which epoch."""
+    v = [5, -(2**62), 2**62, 2**62, 1]
+    rows = [(at, key, value, True, True, True) for at, value in enumerate(v) for key in (1, 2)]
+    for cuts in ([], [1], [2], [3], [1, 2, 3, 4]):
+        found = run(operator("A{3}", [("A", "SUM(A.v) <> 5")], "past last row"), rows, cuts)
+        assert [(row["match_start"], row["match_end"]) for row in found] == [(1, 3)] * 2, cuts
+
+
+def test_what_raises_where_a_match_could_begin_raises_however_rows_come() -> None:
+    v = [0, 1, 2**62, 2**62, 1]
+    rows = [(at, 1, value, True, True, True) for at, value in enumerate(v)]
+    for cuts in ([], [1], [2], [3], [1, 2, 3, 4]):
+        with pytest.raises(ArithmeticOverflow):
+            run(operator("A{3}", [("A", "SUM(A.v) <> 0")], "past last row"), rows, cuts)
+
+
+def test_a_start_with_too_many_ways_is_no_error_where_no_match_begins() -> None:
+    """The match of the second row ends behind all the rows from which there would be too many."""
+    rows = [(at, 1, 1 << at if at else 0, True, True, at == 40) for at in range(41)]
+    rows[1:2] = [(1, 1, 1, True, True, False)]
+    define = [("X", "v = 1"), ("A", "v <> 1"), ("B", "v <> 1"), ("C", "c AND SUM(A.v) < 0")]
+    found = run(operator("X Y{39} | (A | B)+ C", define, "past last row", within=100), rows, [])
+    assert [(row["match_start"], row["match_end"]) for row in found] == [(1, 40)]
+
+
 def test_a_sum_out_of_range_says_so() -> None:
     rows = [(at, 1, 2**62, True, True, True) for at in range(3)]
     with pytest.raises(ArithmeticOverflow, match="a sum of a match so far left the range of bigint"):

@@ -3,7 +3,8 @@
 From a start there is a list of partial matches, best first, and each row takes all of them one step further, as in `kernels.match`; only
 that two of them which are in one state of the program are two as long as they know different things (`SoFar`). Many starts, of all keys, go
 on at the same time, a row of each at every step, and each step runs every condition once. Which starts there will be is not known before
-the matches in front of them are: some are tried in advance, and more of them if few were in vain.
+the matches in front of them are: some are tried in advance, and more of them if few were in vain. Nobody sees how many: what is raised by
+one that is tried in advance is raised if a match could begin there, and else not at all.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from evenflow.errors import MatchTooWide
+from evenflow.errors import EvenflowError, MatchTooWide
 from evenflow.kernels.match import DECIDED_START, FIRST, GREATEST, KEY, LAST, OPEN_START, PAST_LAST, TO_NEXT, UNKNOWN, follow_starts
 from evenflow.operator.bsort import numbered
 from evenflow.operator.match_so_far import Cells, SoFar
@@ -100,15 +101,15 @@ class Tries:
     def find(self, line: Line, watermark: int, covered: Int64s) -> Found:
         """Matches of each key from left to right, as far as they are decided. watermark, covered: as of `find_matches`.
 
-        Raises MatchTooWide, and what the conditions raise of any row that is tried. Cost: O(rows x partial matches) for each start that
-        is tried, and each step of all of them some calls.
+        Raises MatchTooWide, and what the conditions raise of a row that is tried from where a match could begin. Cost: O(rows x partial
+        matches) for each start that is tried, and each step of all of them some calls.
         """
         count, keys = line.times.size, line.starts.size - 1
         hopeless = line.masks & self._first_mask == 0
         known, when = np.where(hopeless, DECIDED_START, UNKNOWN), line.times.copy()
         best, hop, place = np.full(count, -1), np.ones(count, np.int64), np.zeros(count, np.int64)
         at, decided, found = line.starts[:-1].copy(), np.full(keys, -GREATEST - 1), np.empty((count, 4), np.int64)
-        hopeful, matches, width = np.flatnonzero(~hopeless), 0, 1
+        hopeful, matches, width, widest = np.flatnonzero(~hopeless), 0, 1, MOST_STARTS
         labels: list[Int64s] = []
         made = np.empty(0, np.int64)
         self._so_far.look_at(line.rows)
@@ -125,11 +126,17 @@ class Tries:
             begin, behind = np.searchsorted(hopeful, at[asks]), np.searchsorted(hopeful, line.starts[asks + 1])
             which, back = numbered(np.minimum(behind - begin, width))
             rows = hopeful[begin[which] + back - 1]
-            trial = self._tried(line, rows, line.starts[asks[which] + 1], watermark)
+            try:
+                trial = self._tried(line, rows, line.starts[asks[which] + 1], watermark)
+            except EvenflowError:
+                if rows.size == asks.size:
+                    raise
+                width = widest = 1
+                continue
             known[rows], when[rows], best[rows] = trial.known, trial.when, trial.best
             made = self._named(trial, place)
             self._hops(trial, made, place, hop)
-            width = self._next_width(width, asks.size, rows, trial, hop)
+            width = min(widest, self._next_width(width, asks.size, rows, trial, hop))
         order = np.argsort(found[:matches, KEY], kind="stable")
         return Found(found[:matches][order], in_order(found[:matches], np.concatenate(labels), order), at)
 
