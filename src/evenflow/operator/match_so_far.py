@@ -22,9 +22,9 @@ import pyarrow as pa
 
 from evenflow.errors import ArithmeticOverflow
 from evenflow.kernels.columns import floats_of
+from evenflow.operator.arguments import Arguments, ArgumentsOf, argument
 from evenflow.operator.totals.extremes import ranked
 from evenflow.operator.totals.wide_sums import mean_of, wide, wide_of
-from evenflow.query.expression import compile_expression
 from evenflow.query.matching import MeasureCall
 from evenflow.stream.arrays import Bools, Int64s
 
@@ -38,17 +38,16 @@ class SoFar:
 
     def __init__(self, calls: Mapping[str, MeasureCall], schema: pa.Schema) -> None:
         self._calls = dict(calls)
-        texts = dict.fromkeys(call.argument for call in self._calls.values() if call.argument is not None)
-        self._compiled = {text: compile_expression(text, schema) for text in texts}
+        self._arguments_of = ArgumentsOf(self._calls.values(), schema)
         self._at: dict[str, int] = {}
         begin: list[int] = []
         for name, call in self._calls.items():
             self._at[name] = len(begin)
             begin += self._beginning(call)
         self._begin = np.array(begin, np.int64)[:, None]
-        self._arguments: dict[str, pa.Array] = {}
+        self._arguments: Arguments = {}
         self._given: dict[str, tuple[Bools, Int64s]] = {}
-        self._unsigned = {text for text, compiled in self._compiled.items() if compiled.type.id == pa.uint64().id}
+        self._unsigned = {text for text, kind in self._arguments_of.types.items() if kind.id == pa.uint64().id}
         self._ranked: dict[str, pa.Array] = {}
 
     def _beginning(self, call: MeasureCall) -> list[int]:
@@ -68,17 +67,18 @@ class SoFar:
                 return [0, -1]
 
     def _is_float(self, call: MeasureCall) -> bool:
-        return bool(pa.types.is_floating(self._compiled[str(call.argument)].type))
+        return bool(pa.types.is_floating(self._arguments_of.types[str(call.argument)]))
 
-    def look_at(self, line: pa.RecordBatch) -> None:
-        """Rows from here on are those of `line`. Cost: O(n), of min and max O(n log n)."""
-        self._arguments = {text: compiled(line) for text, compiled in self._compiled.items()}
+    def look_at(self, line: pa.RecordBatch, masks: Int64s) -> None:
+        """Rows from here on are those of `line`. masks: int64 (n,), bit v says that a row may be variable v. Cost: O(n), of min and max
+        O(n log n)."""
+        self._arguments = self._arguments_of.compute(line, lambda variable: masks >> variable & 1 != 0)
         self._given.clear()
         self._ranked.clear()
         for name, call in self._calls.items():
             if call.argument is None or call.function in ("first", "last"):
                 continue
-            values = self._arguments[call.argument]
+            values = argument(self._arguments, call)
             there = values.is_valid().to_numpy(zero_copy_only=False)
             words = np.zeros(len(values), np.int64)
             if call.function in ("min", "max"):
@@ -144,7 +144,7 @@ class SoFar:
                 place = np.where((place >= begin) & (place <= row), place, -1)
             else:
                 place = cells[at + (call.offset if call.function == "last" else 1)]
-            return self._arguments[str(call.argument)].take(pa.array(place, mask=place < 0))
+            return argument(self._arguments, call).take(pa.array(place, mask=place < 0))
         if call.function == "count":
             return pa.array(cells[at])
         if call.function in ("min", "max"):

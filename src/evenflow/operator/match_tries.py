@@ -112,7 +112,7 @@ class Tries:
         hopeful, matches, width, widest = np.flatnonzero(~hopeless), 0, 1, MOST_STARTS
         labels: list[Int64s] = []
         made = np.empty(0, np.int64)
-        self._so_far.look_at(line.rows)
+        self._so_far.look_at(line.rows, line.masks)
         while True:
             before = matches
             matches = follow_starts(known, when, best, hop, line.starts, at, decided, covered, found, matches)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evenflow.operator.arguments import Arguments, ArgumentsOf, argument
 from evenflow.operator.bsort import numbered
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.so_far import can_be_so_far, so_far
@@ -29,14 +30,13 @@ class Measures:
 
     def __init__(self, matching: Matching) -> None:
         self._calls = tuple(matching.calls)
-        arguments = dict.fromkeys(call.argument for call in self._calls if call.argument is not None)
-        self._arguments = {text: compile_expression(text, matching.schema) for text in arguments}
+        self._arguments_of = ArgumentsOf(self._calls, matching.schema)
         self._results = [compile_expression(text, matching.measured) for _, text, _ in matching.results]
         self._measured = matching.measured
         self._all_rows, self._names = matching.all_rows, pa.array(matching.program.variables, pa.string())
         calls = [(at, call) for at, call in enumerate(self._calls) if call.running]
         self._once = [
-            at for at, call in calls if call.argument is None or can_be_so_far(call.function, self._arguments[call.argument].type)
+            at for at, call in calls if call.argument is None or can_be_so_far(call.function, self._arguments_of.types[call.argument])
         ]
         self._again = [at for at, _ in calls if at not in self._once]
         self._totals = {running: self._made(running) for running in (False, True)}
@@ -48,7 +48,7 @@ class Measures:
         number of each row's, ascending from 0, each at least once. variable: int64 (n,). number: int64, of each match among its key's.
         """
         count = number.size
-        arguments = {text: compiled(rows) for text, compiled in self._arguments.items()}
+        arguments = self._arguments_of.compute(rows, lambda mine: variable == mine)
         final = self._final(arguments, match, variable, count)
         final |= {at: pa.array(number) for at, call in enumerate(self._calls) if call.function == MATCH_NUMBER}
         if self._all_rows:
@@ -60,7 +60,7 @@ class Measures:
             batch = pa.RecordBatch.from_struct_array(pa.array([{}] * (match.size if self._all_rows else count), pa.struct([])))
         return [result(batch) for result in self._results]
 
-    def _running(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s) -> dict[int, pa.Array]:
+    def _running(self, arguments: Arguments, match: Int64s, variable: Int64s) -> dict[int, pa.Array]:
         """Of each row, the calls of the rows of its match up to it."""
         if not any(call.running for call in self._calls):
             return {}
@@ -72,11 +72,11 @@ class Measures:
                 columns[number] = self._names.take(pa.array(variable))
                 continue
             of = None if call.variable is None else variable == call.variable
-            values = None if call.argument is None else arguments[call.argument]
+            values = None if call.argument is None else argument(arguments, call)
             columns[number] = so_far(call.function, values, start, call.type, of)
         return columns | (self._beginnings(arguments, match, variable, start) if self._again else {})
 
-    def _beginnings(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, start: Int64s) -> dict[int, pa.Array]:
+    def _beginnings(self, arguments: Arguments, match: Int64s, variable: Int64s, start: Int64s) -> dict[int, pa.Array]:
         """Calls that one pass does not have: as if each beginning of a match were a match. A match of n rows has n (n + 1) / 2 rows in
         them, so they are folded some at a time."""
         place = np.arange(match.size) - start + 1
@@ -88,12 +88,12 @@ class Measures:
             which, back = numbered(place[at:upto])
             row = (np.arange(at, upto) - place[at:upto])[which] + back
             taken = pa.array(row)
-            some = {text: values.take(taken) for text, values in arguments.items()}
+            some = {of: values.take(taken) for of, values in arguments.items()}
             parts.append(self._fold(some, which, variable[row], running=True))
             at = upto
         return {number: pa.concat_arrays([part[number] for part in parts]) for number in parts[0]}
 
-    def _final(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, count: int) -> dict[int, pa.Array]:
+    def _final(self, arguments: Arguments, match: Int64s, variable: Int64s, count: int) -> dict[int, pa.Array]:
         """The calls that are of all rows, by number: a value per match."""
         columns: dict[int, pa.Array] = {}
         for number, call in enumerate(self._calls):
@@ -106,10 +106,10 @@ class Measures:
                 mine = match if call.variable is None else match[variable == call.variable]
                 columns[number] = pa.array(np.bincount(mine, minlength=count))
             elif _is_place(call):
-                columns[number] = _placed(call, arguments[call.argument], match, variable, count)
+                columns[number] = _placed(call, argument(arguments, call), match, variable, count)
         return columns | self._fold(arguments, match, variable, running=False)
 
-    def _fold(self, arguments: dict[str, pa.Array], match: Int64s, variable: Int64s, *, running: bool) -> dict[int, pa.Array]:
+    def _fold(self, arguments: Arguments, match: Int64s, variable: Int64s, *, running: bool) -> dict[int, pa.Array]:
         """Totals over the rows; those of other variables count as null, which no total but first and last looks at."""
         totals, folded = self._totals[running]
         if totals is None:
@@ -117,7 +117,7 @@ class Measures:
         arrays = [pa.array(match)]
         for number in folded:
             call = self._calls[number]
-            values = arguments[str(call.argument)]
+            values = argument(arguments, call)
             if call.variable is not None:
                 values = pc.if_else(pa.array(variable == call.variable), values, pa.scalar(None, values.type))
             arrays.append(values)
@@ -130,7 +130,7 @@ class Measures:
         """What folds the calls of one sort, and which these are."""
         final = (at for at, call in enumerate(self._calls) if not call.running and call.argument is not None and not _is_place(call))
         mine = self._again if running else list(final)
-        fields = [pa.field(f"_{at}", self._arguments[str(self._calls[at].argument)].type) for at in mine]
+        fields = [pa.field(f"_{at}", self._arguments_of.types[str(self._calls[at].argument)]) for at in mine]
         calls = [AggCall(f"_measure{at}", self._calls[at].function, f"_{at}", self._calls[at].type) for at in mine]
         return Aggregate(pa.schema([pa.field(MATCH, pa.int64()), *fields]), (MATCH,), calls) if calls else None, mine
 

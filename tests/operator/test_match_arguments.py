@@ -1,0 +1,81 @@
+"""What aggregates of a pattern's variables are taken of, in conditions and measures: rows of the variable, of whatever type they are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from evenflow.kernels.hash import hash_columns
+from evenflow.operator.match import Match
+from evenflow.query.expression import DivideByZero, InvalidValue
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
+
+SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("x", pa.int64()), ("y", pa.int64()), ("f", pa.float64()), ("s", pa.string())])
+Row = dict[str, Any]
+
+
+def matched(
+    pattern: str, define: Sequence[tuple[str, str]], measures: Sequence[tuple[str, str]], given: Sequence[Row], cuts: Sequence[int] = (),
+    skip: str = "past last row", rows: str = "one", schema: pa.Schema = SCHEMA,
+) -> list[Row]:  # fmt: skip
+    """What comes out of one key of the empty name. cuts: how many rows the epochs have, but for the last. Row n has the time n."""
+    match = Match(schema, (), "ts", pattern, define, measures, 100, skip, rows)
+    whole = pa.RecordBatch.from_pylist([{"ts": at, **row} for at, row in enumerate(given)], schema=schema)
+    found: list[Row] = []
+    begin, before = 0, NO_WATERMARK
+    for epoch, count in enumerate([*cuts, len(given) - sum(cuts)], 1):
+        some = whole.slice(begin, count)
+        begin += count
+        after = END_OF_STREAM if begin == len(given) else begin
+        made = Rows(some, np.zeros(count, np.int32), hash_columns(some, []))
+        found += match.process(made, Tick(epoch, 0, before, after))[0].batch.to_pylist()
+        before = after
+    return [{name: value for name, value in row.items() if name not in ("match_start", "match_end")} for row in found]
+
+
+CUTS = [(), (1,), (2,), (1, 1)]
+DIVIDED = [{"x": 4, "y": 2}, {"x": 6, "y": 3}, {"x": 1, "y": 0}]
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_a_condition_computes_nothing_of_rows_that_cannot_be_its_variable(cuts: Sequence[int]) -> None:
+    for call in ("SUM(A.x / A.y)", "MAX(A.x / A.y)", "AVG(A.x / A.y)", "COUNT(A.x / A.y)", "LAST(A.x / A.y)", "FIRST(A.x / A.y)"):
+        define = [("A", f"y <> 0 AND {call} < 100"), ("B", f"y = 0 AND {call} > 1")]
+        assert matched("A+ B", define, [("n", "count(*)")], DIVIDED, cuts) == [{"n": 3}], call
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("rows", ["one", "all"])
+def test_a_measure_computes_nothing_of_rows_of_other_variables(rows: str, cuts: Sequence[int]) -> None:
+    calls = ["SUM(A.x / A.y)", "LAST(A.x / A.y)", "FINAL STDDEV(A.x / A.y)", "SIZE(COLLECT_LIST(A.x / A.y))", "SUM(x / (y + 1))"]
+    measures = [(f"m{at}", call if rows == "all" else call.removeprefix("FINAL ")) for at, call in enumerate(calls)]
+    found = matched("A+ B", [("A", "y <> 0"), ("B", "y = 0")], measures, DIVIDED, cuts, rows=rows)
+    assert [[row[f"m{at}"] for at in range(4)] for row in found][-1] == [4.0, 2.0, 0.0, 2]
+    assert found[-1]["m4"] == pytest.approx(4 / 3 + 6 / 4 + 1)
+    if rows == "all":
+        assert [row["m0"] for row in found] == [2.0, 4.0, 4.0]
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_texts_of_other_variables_are_not_cast(cuts: Sequence[int]) -> None:
+    given = [{"x": 1, "s": "7"}, {"x": 1, "s": "8"}, {"x": 2, "s": "that is all"}]
+    define = [("A", "x = 1 AND SUM(CAST(A.s AS BIGINT)) < 16"), ("B", "x = 2")]
+    assert matched("A+ B", define, [("total", "SUM(CAST(A.s AS BIGINT))"), ("said", "B.s")], given, cuts) == [
+        {"total": 15, "said": "that is all"}
+    ]
+
+
+def test_what_cannot_be_computed_of_a_row_of_the_variable_is_an_error() -> None:
+    with pytest.raises(DivideByZero):
+        matched("A+", [("A", "SUM(A.x / A.y) < 100")], [("n", "count(*)")], DIVIDED)
+    with pytest.raises(DivideByZero):
+        matched("A B+", [("B", "y = 0 OR y = 3")], [("n", "sum(B.x / B.y)")], DIVIDED)
+    with pytest.raises(DivideByZero):
+        matched("A+ B", [("A", "y <> 0"), ("B", "y = 0")], [("n", "sum(x / y)")], DIVIDED)
+    with pytest.raises(InvalidValue):
+        matched("A+", [], [("n", "sum(cast(A.s as bigint))")], [{"s": "7"}, {"s": "none"}])
