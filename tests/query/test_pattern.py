@@ -91,6 +91,8 @@ def test_what_is_no_pattern_says_where(rows: ef.Stream, pattern: str, says: str)
 REFUSED: list[tuple[dict[str, Any], type[QueryError], str]] = [
     ({"define": {"C": "length > 1"}}, QueryError, "'C' is defined, but it is not in the pattern; its variables are SMALL, BIG, OTHER"),
     ({"define": {"BIG": "true", "big": "true"}}, QueryError, "'big' is defined twice"),
+    ({"define": {"BIG": "sum(BIG.length) < 10", "big": "count(BIG.*) < 3"}}, QueryError, "'big' is defined twice"),
+    ({"define": {"BIG": "sum(BIG.length) < 10", "big": "length > 1"}}, QueryError, "'big' is defined twice"),
     ({"define": {"BIG": "length"}}, TypeMismatch, "the condition of BIG, 'length', is int32, not boolean"),
     ({"define": {"BIG": "size > 1"}}, UnknownColumn, "the condition of BIG, 'size > 1', is wrong: there is no column 'size'"),
     ({"define": {"BIG": "length >"}}, ExpressionError, "the condition of BIG, 'length >', is wrong: cannot read"),

@@ -201,7 +201,7 @@ class _Reader:
         number = self._numbers.get(str(variable).upper())
         if number is None:
             raise QueryError(f"{variable!r} is defined, but it is not in the pattern; its variables are {', '.join(self._numbers)}")
-        if number in (other for other, _ in self._matching.conditions):
+        if any(number == other for other, _ in (*self._matching.conditions, *self._matching.tried)):
             raise QueryError(f"{variable!r} is defined twice; write its condition once")
         what = f"the condition of {variable}, {text!r},"
         tree = _parsed(what, text)
