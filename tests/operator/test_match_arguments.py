@@ -79,3 +79,22 @@ def test_what_cannot_be_computed_of_a_row_of_the_variable_is_an_error() -> None:
         matched("A+ B", [("A", "y <> 0"), ("B", "y = 0")], [("n", "sum(x / y)")], DIVIDED)
     with pytest.raises(InvalidValue):
         matched("A+", [], [("n", "sum(cast(A.s as bigint))")], [{"s": "7"}, {"s": "none"}])
+
+
+# ---------------------------------------------------------------- strings beside AND
+
+
+@pytest.mark.parametrize("cuts", CUTS[:2])
+def test_a_string_beside_and_is_read_as_a_boolean(cuts: Sequence[int]) -> None:
+    def count(condition: str, *texts: str | None) -> int:
+        given = [{"s": text, "x": at + 1} for at, text in enumerate(texts)]
+        return len(matched("A B", [("B", condition)], [("n", "count(*)")], given, cuts))
+
+    for condition in ("A.s AND x > 0", "x > 0 AND (A.s)", "A.s AND COUNT(*) > 1 AND x > 0", "FIRST(s) AND x = 2"):
+        for text, wanted in (("true", 1), ("TRUE", 1), ("no", 0), (None, 0)):
+            assert count(condition, text, "whatever") == wanted, (condition, text)
+    for condition in ("s AND COUNT(*) > 1", "(s) AND A.x > 0", "COUNT(*) > 1 AND s AND x > 0"):
+        for text, wanted in (("true", 1), ("t", 1), ("false", 0), (None, 0)):
+            assert count(condition, "true", text) == wanted, (condition, text)
+    with pytest.raises(InvalidValue):
+        count("A.s AND x > 0", "maybe", "true")

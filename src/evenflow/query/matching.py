@@ -223,9 +223,14 @@ class _Reader:
         # Each part of a conjunction must be true: what reads the row alone is judged once.
         parts = [(self._looks_back(variable, part), part.transform(lambda node: self._own(what, variable, node))) for part in _parts(tree)]
         for when, into in ((False, self._matching.conditions), (True, self._matching.tried)):
-            texts = [f"({to_sql(part)})" for late, part in parts if late is when]
+            texts = [self._alone(to_sql(part)) for late, part in parts if late is when]
             if texts:
                 into.append((number, " AND ".join(texts)))
+
+    def _alone(self, part: str) -> str:
+        """A part of a conjunction as a condition: AND has read a string as a boolean."""
+        found = compile_expression(part, self._matching.trying).type
+        return f"({part})" if pa.types.is_boolean(found) or pa.types.is_null(found) else f"CAST({part} AS BOOLEAN)"
 
     def _looks_back(self, variable: str, tree: exp.Expr) -> bool:
         """Whether it reads more of the match than the row itself."""
