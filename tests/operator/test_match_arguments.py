@@ -98,3 +98,15 @@ def test_a_string_beside_and_is_read_as_a_boolean(cuts: Sequence[int]) -> None:
             assert count(condition, "true", text) == wanted, (condition, text)
     with pytest.raises(InvalidValue):
         count("A.s AND x > 0", "maybe", "true")
+
+
+# ---------------------------------------------------------------- rows of which no column is kept
+
+
+@pytest.mark.parametrize("cuts", CUTS)
+def test_aggregates_of_no_column(cuts: Sequence[int]) -> None:
+    given = [{"x": 1}] * 4
+    measures = [("n", "count(*)"), ("s", "SUM(1)"), ("last", "LAST(2)"), ("all", "SIZE(COLLECT_LIST(3))")]
+    for define in ([], [("A", "SUM(1) < 3")], [("A", "FIRST(1) = 1 AND COUNT(*) < 3")], [("A", "x = 1")]):
+        found = matched("A{2}", define, measures, given, cuts)
+        assert found == [{"n": 2, "s": 2, "last": 2, "all": 2}] * 2, define

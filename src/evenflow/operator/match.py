@@ -74,6 +74,13 @@ def _arrays(program: Program) -> tuple[Int64s, Int64s, Int64s, Int64s]:
     return np.array(program.first, np.int64), np.array(program.variable, np.int64), begins.astype(np.int64), followers
 
 
+def _batch(columns: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """A batch of `count` rows, also if it has no columns."""
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), count, [None]))
+
+
 class Match(Expiring, Shown):
     """Matches of a pattern in each key's rows, which must come in order of event time. One row per match, or all of its rows.
 
@@ -275,7 +282,7 @@ class Match(Expiring, Shown):
         place = np.where(held, np.cumsum(held) - 1, int(held.sum()) + row - body.size)
         index = pa.array(place)
         arrays = [pa.concat_arrays(pair).take(index) for pair in zip(read, new, strict=True)]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._kept_schema)
+        return _batch(arrays, self._kept_schema, row.size)
 
     # ------------------------------------------------ state
 
