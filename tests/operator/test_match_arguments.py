@@ -110,3 +110,56 @@ def test_aggregates_of_no_column(cuts: Sequence[int]) -> None:
     for define in ([], [("A", "SUM(1) < 3")], [("A", "FIRST(1) = 1 AND COUNT(*) < 3")], [("A", "x = 1")]):
         found = matched("A{2}", define, measures, given, cuts)
         assert found == [{"n": 2, "s": 2, "last": 2, "all": 2}] * 2, define
+
+
+# ---------------------------------------------------------------- doubles
+
+
+def test_sums_and_averages_of_doubles_are_added_up_in_the_order_of_rows() -> None:
+    """1e16 + 1 is 1e16: from the other end the sum would be greater."""
+    values = [1e16, 1.0, 1.0, -1e16, 0.5]
+    given = [{"f": value} for value in values]
+    sums = list(np.add.accumulate(values))
+    assert sums[2] == 1e16 and sum(reversed(values)) != sums[-1]
+    for at in range(len(values)):
+        for call, value in (("SUM(A.f)", sums[at]), ("AVG(A.f)", sums[at] / (at + 1)), ("SUM(f)", sums[at])):
+            define = [("A", f"COUNT(A.*) <> {at + 1} OR {call} = CAST('{float(value)!r}' AS DOUBLE)")]
+            for cuts in ((), (2,), (1, 2)):
+                assert matched(f"A{{{at + 1}}} Z*", define, [("n", "count(*)")], given, cuts) == [{"n": 5}], (call, at)
+
+
+def test_doubles_that_are_null_or_no_number() -> None:
+    def count(condition: str, *values: float | None) -> list[int]:
+        return [row["n"] for row in matched("A+", [("A", condition)], [("n", "count(*)")], [{"f": value} for value in values])]
+
+    nan, inf = float("nan"), float("inf")
+    assert count("SUM(A.f) IS NULL", None, None, 1.0, None) == [2, 1]
+    assert count("COALESCE(AVG(A.f), 2.5) = 2.5", None, 2.5, None, 2.0, 3.0) == [3]
+    assert count("COUNT(*) < 3 OR ISNAN(SUM(A.f))", 1.0, nan, 2.0, None, inf) == [5]
+    assert count("COUNT(*) < 3 OR ISNAN(AVG(A.f))", 1.0, inf, -inf, 1.0) == [4]
+    assert count("SUM(A.f) < CAST('inf' AS DOUBLE)", 1e308, 1e308, 1e308) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.parametrize("seed", range(6))
+def test_doubles_against_numpy(kind: pa.DataType, seed: int) -> None:
+    """Rows are of the match as long as sum and average are within bounds."""
+    rng = np.random.default_rng(seed)
+    values = [None if rng.random() < 0.2 else float(np.float32(value)) for value in rng.normal(size=60) * 3]
+    schema = SCHEMA.set(3, pa.field("f", kind))
+    wanted, at = [], 0
+    while at < len(values):
+        total, known, upto = 0.0, 0, at
+        while upto < len(values):
+            more = total if values[upto] is None else total + values[upto]
+            count = known + (values[upto] is not None)
+            if upto > at and not ((abs(more) < 6 if count else False) or (abs(more / max(count, 1)) < 0.5 and count > 0)):
+                break
+            total, known, upto = more, count, upto + 1
+        wanted.append(upto - at)
+        at = upto
+    define = [("A", "COUNT(*) = 1 OR ABS(SUM(A.f)) < 6 OR ABS(AVG(f)) < 0.5")]
+    given = [{"f": value} for value in values]
+    for cuts in ((), (7, 20), (30,)):
+        found = matched("A+", define, [("n", "count(*)")], given, cuts, schema=schema)
+        assert [row["n"] for row in found] == wanted
