@@ -72,6 +72,24 @@ def test_a_site_dies_and_a_copy_reads_on_behind_its_state(seed: int) -> None:
     assert sums(world) == wanted
 
 
+def test_a_copy_begins_further_on_than_a_time_may_be_ahead() -> None:
+    """Goal: what was let pass where it was read is let pass where it is read again. Method: the bound is a fifth of what has passed."""
+    source = ef.sources.generator(100, 20, rows=200, partitions=2, seed=4)
+    flow = ef.Dataflow("paced")
+    rows = flow.source(source, cut="content", width_ms=20, cut_ahead_ms=100)
+    rows.group_by("key").agg(n="count(*)").to(ef.sinks.memory("out"), name="out")
+    world = world_of(layout(flow.network, sites=4, partitions=8))
+    world.add_site()
+    world.run_for(0.5)
+    for site in range(2):
+        world.kill(site)
+        world.run_until(lambda: world.redundancy() == 2, 20.0, "two replicas of everything")
+        assert not world.coordinator.over, "nothing was left to be read by the copy"
+        world.add_site()
+    world.run_until_quiet(20.0)
+    assert sum(row["n"] for row in world.output("out").to_pylist()) >= 200
+
+
 def test_no_records_and_no_words_between_readers() -> None:
     source, wanted = memory(1, 2, 500)
     world = world_of(laid_out(source, sites=4, width_rows=50), read_rows=40)

@@ -21,6 +21,7 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.cut import cut_by_content
 from evenflow.sources.kafka import KafkaReader
+from evenflow.sources.source import place
 from evenflow.world.sim.world import SimWorld
 from tests.kafka import broker
 from tests.sources.reading import read_all
@@ -579,11 +580,9 @@ def cut_topic(broker: KafkaBroker, messages: list[tuple[int, int | None]], **con
     return name
 
 
-def epochs_of(made: ef.sources.Source, size: int, skip: int = 0) -> list[tuple[int, int]]:
+def epochs_of(made: ef.sources.Source, size: int, skip: int = 0, end: int = 0) -> list[tuple[int, int]]:
     """(value, epoch) of each row."""
-    reader, found, deadline = made.open(0, 1), list[tuple[int, int]](), time.monotonic() + 20
-    if skip:
-        reader.skip(skip)
+    reader, found, deadline = place(made.open(0, 1), skip, end=end), list[tuple[int, int]](), time.monotonic() + 20
     while not reader.ended and time.monotonic() < deadline:
         batch = reader.read(0, size)
         if batch is not None:
@@ -603,6 +602,42 @@ def test_readers_agree_on_epochs_by_log_times_pulses_and_offsets(broker: KafkaBr
     assert epochs_of(by_time, 2, skip=3) == wanted[3:], "who begins behind the third epoch reads the pulse again"
     by_place = cut_by_content(source(broker, name), by="place", rows=2).begun(0)
     assert epochs_of(by_place, 3) == [(0, 1), (1, 1), (2, 2), (3, 3), (4, 3)]
+
+
+def test_pulses_bridge_a_gap_and_who_begins_behind_it_reads_on(broker: KafkaBroker) -> None:
+    """Goal: `ahead_ms` is about neighbours: an hour passes with a bound of a minute. Method: pulses every 30 s, read by ones and all at
+    once; then a reader as a copy or a restart opens it, behind the row before the gap and behind the one after it."""
+    base, hour = 1_700_000_000_000, 3_600_000
+    given = [
+        (0, 0),
+        *((at, None) for at in range(30_000, hour, 30_000)),
+        (hour, 1),
+        (hour + 5, 2),
+        (hour + 40_000, 3),
+        (hour + 80_000, None),
+    ]
+    name = cut_topic(broker, [(base + at, value) for at, value in given])
+    made = cut_by_content(source(broker, name), ahead_ms=60_000, begin_us=base * 1000, width_ms=1000)
+    wanted = [(0, 1), (1, 3601), (2, 3601), (3, 3641)]
+    assert epochs_of(made, 100) == wanted == epochs_of(made, 1)
+    offsets = [offset for offset, (_, value) in enumerate(given) if value is not None]
+    for size in (1, 100):
+        assert epochs_of(made, size, skip=1, end=1) == wanted[1:] == epochs_of(made, size, skip=1, end=1800)
+        assert epochs_of(made, size, skip=offsets[2] + 1, end=3601) == wanted[3:] == epochs_of(made, size, skip=offsets[2] + 1, end=3640)
+
+
+@pytest.mark.parametrize("jump", [0, None], ids=["row", "pulse"])
+def test_what_is_too_far_ahead_is_so_for_who_begins_before_it(broker: KafkaBroker, jump: int | None) -> None:
+    """A pulse, too: anyone may write one, and it would close epochs of years."""
+    base = 1_384_000_000_000
+    name = cut_topic(
+        broker, [(base, 7), (base + 30_000, 8), (base + 61_000, None), (base + 10 * 365 * 86_400_000, jump), (base + 62_000, 9)]
+    )
+    made = cut_by_content(source(broker, name), ahead_ms=60_000, begin_us=base * 1000, width_ms=1000)
+    said = rf"a {'row' if jump is not None else 'pulse'}'s log time is 2023-.* 315,359,939.000 s ahead .*allows 60.000 s"
+    for skip, end in ((0, 0), (1, 20), (2, 31), (2, 61)):
+        with pytest.raises(SourceError, match=said):
+            epochs_of(made, 1, skip, end)
 
 
 @pytest.mark.conformance

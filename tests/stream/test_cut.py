@@ -83,5 +83,41 @@ def test_a_log_time_in_the_future_is_the_same_error_however_it_is_read() -> None
         assert (error.value.number, error.value.before) == (9999, 1100)
 
 
+MESSAGES = st.lists(st.tuples(st.integers(0, 60), st.sampled_from(["row", "row", "pulse"]), st.booleans()), min_size=1, max_size=40)
+
+
+@given(MESSAGES, st.integers(0, 30))
+def test_who_begins_behind_an_epoch_judges_as_who_has_read_all(given: list[tuple[int, str, bool]], epoch: int) -> None:
+    """Goal: a gap that was let pass is let pass again, and one that was not is not. Pulses behind the last row of the epoch come again."""
+    numbers, at = list[int](), GRID.origin
+    for step, _, late in given:
+        at += 0 if late else step
+        numbers.append(at - step if late else at)
+
+    def judged(running: Running, first: int) -> list[int | None]:
+        """The epoch of each message; None at one that is too far ahead, the last."""
+        found = list[int | None]()
+        for number in numbers[first:]:
+            try:
+                found.append(int(running.epochs(as_array([number]))[0]))
+            except TooFarAhead:
+                return [*found, None]
+        return found
+
+    whole = Running(GRID, ahead=50)
+    epochs = judged(whole, 0)
+    if epoch > whole.whole:
+        return  # Nobody can begin behind it.
+    rows = [index for index, found in enumerate(epochs) if given[index][1] == "row" and found is not None]
+    behind = max((index + 1 for index in rows if (epochs[index] or 0) <= epoch), default=0)
+    again = Running(GRID, ahead=50)
+    again.begin_behind(epoch)
+    found = judged(again, behind)
+    assert len(found) == len(epochs[behind:])
+    kept = [index - behind for index in rows if index >= behind]
+    assert [found[index] for index in kept] == [epochs[index + behind] for index in kept]
+    assert (found[-1:] == [None]) == (epochs[behind:][-1:] == [None])
+
+
 def test_stamps_are_those_of_the_grid() -> None:
     assert [GRID.stamp(epoch) for epoch in (1, 2, 50)] == [1020, 1040, 2000]

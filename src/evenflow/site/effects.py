@@ -141,7 +141,7 @@ class Effects(Fittings):
             if self.keeping.keeps(log.segment):
                 self.keeping.lead(key, log.taken, log.end)
             elif not self.ingress.queues[key].ended:
-                self.open_source(*key, log.taken)
+                self.open_source(*key, log.taken, log.end)
         for cohort in self.housing.order:
             self.feeding.choose(cohort)
 

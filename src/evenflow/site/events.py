@@ -177,8 +177,7 @@ class SinkCommitted:
 @dataclass(frozen=True, slots=True)
 class SinkTook:
     """A sink that reads by itself has planned to read all epochs up to and including `epoch`, and may read them again until it commits
-    (O2). They hold no room any more, and are kept.
-    """
+    (O2). They hold no room any more, and are kept."""
 
     segment: int
     epoch: int
@@ -377,12 +376,13 @@ class Stored:
 @dataclass(frozen=True, slots=True)
 class OpenSource:
     """Read this ingress partition here from now on: this site leads it (I1). rows: that its log has already; the reader skips them.
-    through: up to there its rows were given before, by a reader of an earlier generation, and are needed again (K10)."""
+    through: up to there its rows were given before, by a reader of an earlier generation, and are needed again (K10). end: the log's."""
 
     segment: int
     partition: int
     rows: int
     through: int = 0
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

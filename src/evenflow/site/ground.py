@@ -147,5 +147,5 @@ class Ground:
         plan = self.view.plan_at(max(epoch, self.view.plans[0].effective))  # Older ones are forgotten when this site is through.
         self.outbox[peer].marks.append(close_mark(epoch, plan.number, self.ingress.stamp))
 
-    def open_source(self, segment: int, partition: int, rows: int) -> None:
-        self._actions.append(OpenSource(segment, partition, rows, self.ingress.beginning.through((segment, partition))))
+    def open_source(self, segment: int, partition: int, rows: int, end: int = 0) -> None:
+        self._actions.append(OpenSource(segment, partition, rows, self.ingress.beginning.through((segment, partition)), end))

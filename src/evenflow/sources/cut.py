@@ -50,6 +50,8 @@ class CutReader(Reader):
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         reader, running = self._reader, self._running
         batch = reader.read(now_us, max_rows)
+        if self._source.by == "time" and (pulses := reader.pulses()).size:
+            self._epochs(pulses, "pulse")
         made = None
         if batch is not None and batch.num_rows:
             made = self._marked(batch)
@@ -71,13 +73,17 @@ class CutReader(Reader):
         """With the epoch of each row."""
         numbers = self._numbers(batch)
         self._at += batch.num_rows
-        try:
-            epochs = self._running.epochs(numbers)
-        except TooFarAhead as error:
-            raise SourceError(self._source.too_far(self._partition, error)) from error
+        epochs = self._epochs(numbers, "row")
         if self._schema is None:
             self._schema = batch.schema.append(FIELD)
         return pa.RecordBatch.from_arrays([*batch.columns, arrow_of(epochs, pa.int64())], schema=self._schema)
+
+    def _epochs(self, numbers: Numbers, what: str) -> Numbers:
+        """Of what comes next. Raises SourceError."""
+        try:
+            return self._running.epochs(numbers)
+        except TooFarAhead as error:
+            raise SourceError(self._source.too_far(self._partition, error, what)) from error
 
     def _behind(self, made: pa.RecordBatch) -> pa.RecordBatch | None:
         """What is behind the epoch after which rows are wanted, and behind what was taken of that before; None if that is nothing."""
@@ -116,6 +122,10 @@ class CutReader(Reader):
 
     def expect(self, through: int) -> None:
         self._reader.expect(through)
+
+    def begin_behind(self, epoch: int) -> None:
+        self._running.begin_behind(epoch)
+        self.complete = max(self.complete, epoch)
 
     def meet(self, names: Sequence[str]) -> None:
         self._reader.meet(names)
@@ -177,13 +187,13 @@ class CutSource(Declared, Source):
     def ahead(self) -> int | None:
         return self.ahead_us if self.by == "time" else None
 
-    def too_far(self, partition: int, error: TooFarAhead) -> str:
-        """What is said of a log time that is beyond what it may be."""
+    def too_far(self, partition: int, error: TooFarAhead, what: str) -> str:
+        """What is said of a log time that is beyond what it may be. what: whose it is, a row's or a pulse's."""
         at = datetime.fromtimestamp(error.number / 1e6, UTC).isoformat() if error.number < 2**57 else f"{error.number} us"
         ahead_s, most_s = (error.number - error.before) / 1e6, (self.ahead_us or 0) / 1e6
         return (
-            f"{self.source.kind} source, partition {partition}: a row's log time is {at}, {ahead_s:,.3f} s ahead of those before it, and "
-            f"cut_ahead_ms allows {most_s:,.3f} s: the same at every reader. Mend the producer's clock, or give a greater cut_ahead_ms"
+            f"{self.source.kind} source, partition {partition}: a {what}'s log time is {at}, {ahead_s:,.3f} s ahead of those before it, "
+            f"and cut_ahead_ms allows {most_s:,.3f} s: the same at every reader. Mend the producer's clock, or give a greater cut_ahead_ms"
         )
 
     def begun(self, now_us: int) -> Source:

@@ -78,7 +78,7 @@ class KafkaReader(Reader):
         self._away_us: int | None = None
         self._half = -1
         self._pulsed, self._held = False, list[Any]()
-        self._pulse_us: int | None = None
+        self._pulses: list[int] = []
 
     def heed_pulses(self) -> None:
         self._pulsed = True
@@ -86,11 +86,10 @@ class KafkaReader(Reader):
     def times(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
         column = batch.column("timestamp" if self._source.format == "raw" else TIMESTAMP)
         found: npt.NDArray[np.int64] = column.cast(pa.int64()).fill_null(NO_NUMBER).to_numpy(zero_copy_only=False)
-        return found if self._pulse_us is None else np.maximum(found, self._pulse_us)
+        return found
 
-    def promise(self, now_us: int) -> int | None:
-        """The newest pulse: a row that comes with a smaller time is as late as the pulse is old, and enters the current epoch."""
-        return self._pulse_us
+    def pulses(self) -> npt.NDArray[np.int64]:
+        return np.array(self._pulses, np.int64)
 
     def skip(self, rows: int) -> None:
         """rows: the offset to go on from; of changes twice that, and one more behind the first of two rows."""
@@ -104,6 +103,7 @@ class KafkaReader(Reader):
             self._at = self._at._replace(topic=names[self._at.newcomer], newcomer=-1)
 
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
+        self._pulses = []
         if self.ended or self._at.newcomer >= 0:
             return None
         if now_us < (self.wake_us or 0) and self._waiting:
@@ -119,8 +119,9 @@ class KafkaReader(Reader):
                 if messages:
                     self._held = given[at:]  # Rows before it are as old as they are.
                     break
-                self._pulse_us = max(self._pulse_us or 0, message.timestamp()[1] * 1000)
-                self._next = message.offset() + 1
+                if self._end is None or message.offset() < self._end:
+                    self._pulses.append(message.timestamp()[1] * 1000)
+                    self._next = message.offset() + 1
             elif self._end is None or message.offset() < self._end:
                 messages.append(message)
         if messages:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ import pyarrow as pa
 from evenflow.sources.description import description_to_json
 from evenflow.stream.cut import Grid
 from evenflow.stream.waiting import Waiting
+
+NO_PULSES: Final[npt.NDArray[np.int64]] = np.empty(0, np.int64)
 
 
 class Reader(ABC):
@@ -64,6 +66,11 @@ class Reader(ABC):
         `read`, where they are needed again. A reader that cannot wait for ever for what is lost, since it notices, need not care."""
         return
 
+    def begin_behind(self, epoch: int) -> None:
+        """Epochs up to this one have been cut by whoever read before, and all their rows are skipped: of a source that is cut by content.
+        Called after `skip`, before the first `read`, if there are any."""
+        return
+
     def meet(self, names: Sequence[str]) -> None:
         """What has come to the source while the run goes on, all of it in the order of its places (`Source.look`). Called before the first
         `read` if there is any, and whenever there is more, perhaps while another thread reads."""
@@ -91,9 +98,14 @@ class Reader(ABC):
         return None
 
     def heed_pulses(self) -> None:
-        """Rows that are only there to say that time goes on are not given, and count for `times` and `promise` (E10). Called before the
-        first `read`, of a source that is cut by content."""
+        """Rows that are only there to say that time goes on are not given (E10): `pulses` says their log times. Called before the first
+        `read`, of a source that is cut by content."""
         return
+
+    def pulses(self) -> npt.NDArray[np.int64]:
+        """int64 (n,): the log times, microseconds, of the pulses that the last `read` met, in order, which are before the rows that it has
+        returned. They count as those of rows do. Called after each `read`."""
+        return NO_PULSES
 
     def reach(self, way: Any) -> None:
         """Of a source that reads what other engines have made: how these are reached, which is a world's business. Called before the first
@@ -114,12 +126,14 @@ class Reader(ABC):
         return
 
 
-def place(reader: Reader, rows: int, through: int = 0) -> Reader:
-    """A new reader where it goes on. rows: as for `skip`. through: as for `expect`."""
+def place(reader: Reader, rows: int, through: int = 0, end: int = 0) -> Reader:
+    """A new reader where it goes on. rows: as for `skip`. through: as for `expect`. end: as for `begin_behind`."""
     if rows:
         reader.skip(rows)
     if through > rows:
         reader.expect(through)
+    if end:
+        reader.begin_behind(end)
     return reader
 
 

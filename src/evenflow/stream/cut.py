@@ -63,13 +63,20 @@ class Running:
     """The running maximum of one partition.
 
     ahead: most that a number may be ahead of it; None: as much as it likes. greatest: so far. Whoever begins behind the last row of an
-    epoch begins with none: the first row behind it is of a later epoch by its own number, since those before it are not.
+    epoch needs no more than its number: the first row behind it is of a later epoch by its own number, since those before it are not.
     """
 
     __slots__ = ("_ahead", "greatest", "grid")
 
     def __init__(self, grid: Grid, ahead: int | None = None) -> None:
         self.grid, self.greatest, self._ahead = grid, grid.origin, ahead
+
+    def begin_behind(self, epoch: int) -> None:
+        """What is behind the last row of this epoch comes next. The greatest number is not known then, and is taken for the last one of the
+        epoch, which it may be. So a number is let pass that is in order, and none that is not: those up to the first that is beyond the
+        epoch passed where the epoch was closed, by who knew the greatest, and from there on it is known here too.
+        """
+        self.greatest = max(self.grid.origin, self.grid.first(epoch + 1) - 1)
 
     def epochs(self, numbers: Numbers) -> Numbers:
         """int64 (n,), n > 0: the epoch of each of the next rows, which never falls. Raises TooFarAhead, and changes nothing then."""

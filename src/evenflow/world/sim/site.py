@@ -277,7 +277,7 @@ class SimSite:
             self.pushed.open(action, name, source.schema)
             return
         names = read_names(segment.schema.names, source.schema)
-        reader = place(source.open_for(action.partition, segment.partitions, names), action.rows, action.through)
+        reader = place(source.open_for(action.partition, segment.partitions, names), action.rows, action.through, action.end)
         reader = what_is_left(reader, action, name, world.lasting.kept)
         reader.reach(world.way)
         if came := self.part.view.plan.came(action.segment):

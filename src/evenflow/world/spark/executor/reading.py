@@ -50,7 +50,7 @@ class Reading:
             self._open_pushed(opening, described.source or "", source.schema)
             return
         names = read_names(described.schema.names, source.schema)
-        reader = place(source.open_for(partition, described.partitions, names), opening.rows, opening.through)
+        reader = place(source.open_for(partition, described.partitions, names), opening.rows, opening.through, opening.end)
         reader.reach(by_subscription)
         if came := self._part.view.plan.came(segment):
             reader.meet(came)
