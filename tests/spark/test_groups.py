@@ -44,6 +44,10 @@ def test_a_region_that_ends_is_not_missed_and_one_that_comes_late_says_the_same(
                     box = next(box.name for box in flow_to(east).network if box.kind == "aggregate")
                     with pytest.raises(OperationRefused, match="region of a group"):
                         one.repartition(box, 8)
+                if len(got) == 15:
+                    with pytest.raises(OperationRefused, match=r"region of a group.*Stop it as it is \(drain=False\)"):
+                        one.stop(drain=True)
+                    assert one.is_active
                 if len(got) == 20:
                     one.stop()
             progress = subscriber.progress()

@@ -125,7 +125,15 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
         an epoch. What a site is committing at that moment is waited for, a second at most. With durability "no-loss" what was taken in
         before a loss and has not been read again since is not finished, and nobody goes on with it: drain when the run has caught up.
+
+        Raises OperationRefused for a region of a group that is to be drained, and goes on: what windows had taken in would be given out as
+        if it were all, and the other regions have more.
         """
+        if drain and self._driven.region is not None:
+            raise OperationRefused(
+                f"run {self.id} is a region of a group: drained, it would give out windows with what it has taken in, and the other "
+                "regions give out whole ones. Stop it as it is (drain=False): what it has given out is whole, and the others go on"
+            )
         self._stop(drain, timeout_s, willed=True)
 
     def _stop(self, drain: bool, timeout_s: float, *, willed: bool) -> None:

@@ -132,7 +132,7 @@ class RunLoop:
         of this one. lease_s: for how long sites live without the driver, which is said at the location; None: nothing is. earlier: what
         happened before it began, and when. region: the group that it is one of; then what rows an epoch has is no decision of this driver.
         shedding: how it is planned what is left out of arcs."""
-        self._region = region
+        self.region = region
         self.number, self.run_id, self.layout = number, run_id, layout
         self.beginning, self.located, self.sinks_run = beginning, taken is not None, taken.standing.sinks_run if taken else run_id
         journal = None if taken is None else Journal.of(taken.standing)
@@ -208,7 +208,7 @@ class RunLoop:
         known = through if self.sinks_run == self.run_id else 0  # It is a run of its own to them, and they have nothing of it.
         if before is None:
             last = self._lasts.get(name, self.beginning.epoch)
-            sink = opened(self.layout.sinks[name], name, self._region, last)
+            sink = opened(self.layout.sinks[name], name, self.region, last)
             sink = sink if self._silenced is None else self._silenced.withholding(sink, name)
             return Outlet(name, sink, self.sinks_run, self._calls.clock, committed, self._broken, through, last, known)
         before.succeed(committed, self._broken, through)
@@ -291,7 +291,7 @@ class RunLoop:
         """Ask the machine for something. make: given the request's number, the event that does. Returns that number."""
         self._requests += 1
         event = make(self._requests)
-        if self._region is not None and isinstance(event, RepartitionRequested | ReplaceRequested):
+        if self.region is not None and isinstance(event, RepartitionRequested | ReplaceRequested):
             raise OperationRefused(
                 f"run {self.run_id} is a region of a group: its partitions and its program are those of all regions; stop it in all of "
                 "them and start the new one as another group"
