@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import evenflow as ef
 from evenflow.availability.committing import STANDS_BY
 from evenflow.bench.kafka_broker import KafkaBroker
 from evenflow.errors import RegionsDisagree, SinkError
+from evenflow.sources.kafka_client import cluster_settings
 from evenflow.world.spark.regions.appending import AppendingWriter, Shared
 from tests.kafka import broker
 
@@ -34,8 +36,8 @@ def new_topic(broker: KafkaBroker) -> Any:
     return ef.sinks.kafka(broker.address, name)
 
 
-def region(sink: Any, place: int, group: str = "traffic") -> AppendingWriter:
-    return Shared(sink, "out", place, 0).open(group)  # type: ignore[return-value]
+def region(sink: Any, place: int, group: str = "traffic", last: int = 0) -> AppendingWriter:
+    return Shared(sink, "out", place, last).open(group)  # type: ignore[return-value]
 
 
 def values(broker: KafkaBroker, topic: str) -> list[int]:
@@ -78,6 +80,49 @@ def test_a_topic_has_each_epoch_once_whoever_writes_it(broker: KafkaBroker) -> N
     second.write(10, rows(10))
     second.close()
     assert values(broker, sink.topic) == [1, 10, 4, 40, 7, 9, 10]
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["first", "later"])
+def test_who_comes_back_while_a_transaction_hangs_learns_what_the_topic_has(broker: KafkaBroker, committed: bool) -> None:
+    """Goal: no answer is not an empty topic. Method: a region dies between the offset and the commit, for which the broker waits 60 s."""
+    sink = new_topic(broker)
+    first = region(sink, 0)
+    first.write(1, rows(1))
+    if committed:
+        first.write(4, rows(4))
+    last = 4 if committed else 1
+    hanging = first._appender
+    producer = hanging._producer  # type: ignore[attr-defined]
+    producer.begin_transaction()
+    producer.produce(sink.topic, b'{"v": 99}')
+    done = confluent_kafka.TopicPartition(sink.topic, 0, 7, metadata="7")
+    producer.send_offsets_to_transaction([done], hanging._group.consumer_group_metadata(), 15)  # type: ignore[attr-defined]
+    back = region(sink, 0, last=last)
+    back.write(7, rows(7))
+    assert (back.appended, back.seen) == (1, 0)
+    assert values(broker, sink.topic) == ([1, 4, 7] if committed else [1, 7])
+    first.close()
+    back.close()
+
+
+def test_who_is_not_answered_knows_nothing_and_asks_again(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = new_topic(broker)
+    first = region(sink, 0)
+    first.write(1, rows(1))
+    first.close()
+    back = region(sink, 0, last=1)
+    away = replace(sink, servers="127.0.0.1:1")
+    monkeypatch.setattr("evenflow.sinks.kafka.TIMEOUT_S", 1.0)
+    appender = back._appender
+    asked, settings = appender._group, appender._settings  # type: ignore[attr-defined]
+    appender._settings = cluster_settings(away.servers, ())  # type: ignore[attr-defined]
+    appender._group = confluent_kafka.Consumer({**appender._settings, "group.id": appender._name})  # type: ignore[attr-defined]
+    with pytest.raises(SinkError, match="does not say what it has"):
+        back.write(4, rows(4))
+    appender._group, appender._settings = asked, settings  # type: ignore[attr-defined]
+    back.write(4, rows(4))
+    assert back.appended == 1 and values(broker, sink.topic) == [1, 4]
+    back.close()
 
 
 def test_who_is_fenced_in_the_middle_stands_by_and_takes_over_when_nobody_writes(broker: KafkaBroker) -> None:

@@ -139,7 +139,7 @@ class KafkaAppender(Appender):
         self._sink, self._name = sink, f"evenflow-{group}-{sink.topic}-{name}"
         self._settings = cluster_settings(sink.servers, sink.options)
         self._producer: Any = None
-        self._held = (0, 0)
+        self._held: tuple[int, int] | None = None
         reading = {"group.id": self._name, "enable.auto.commit": False, "isolation.level": "read_committed"}
         try:
             self._group = kafka.Consumer({**self._settings, **reading, "allow.auto.create.topics": False})
@@ -153,9 +153,28 @@ class KafkaAppender(Appender):
         kafka = client()
         try:
             self._held = self._committed(LOOK_S)
-        except kafka.KafkaException:
-            pass  # A transaction is under way, of a region that may hang: what was known holds until somebody ends it.
+        except kafka.KafkaException as error:
+            # A transaction is under way, of a region that may hang: what was known holds until somebody ends it.
+            if self._held is None:
+                self._held = self._ended(error)
         return self._held
+
+    def _ended(self, why: Any) -> tuple[int, int]:
+        """What the topic has behind the transaction that is under way, of whomever: nothing is known yet that would hold meanwhile, and who
+        has begun it may be dead. Raises SinkError."""
+        kafka = client()
+        try:
+            self._own()
+            return self._committed(TIMEOUT_S)
+        except kafka.KafkaException as error:
+            raise self._failed("does not say what it has", error.args[0]) from why
+        finally:
+            self._give_up()
+
+    def _own(self) -> None:
+        """Open the producer, which ends what another one has under way."""
+        self._producer = client().Producer(producing(self._settings, self._name))
+        self._producer.init_transactions(TIMEOUT_S)
 
     def _committed(self, timeout_s: float) -> tuple[int, int]:
         (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
@@ -166,8 +185,7 @@ class KafkaAppender(Appender):
         self.fenced = False
         try:
             if self._producer is None:
-                self._producer = kafka.Producer(producing(self._settings, self._name))
-                self._producer.init_transactions(TIMEOUT_S)
+                self._own()
                 self._held = self._committed(TIMEOUT_S)
                 if self._held[0] != prev:
                     self._give_up()
