@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.errors import RegionsDisagree, SinkError
+from evenflow.availability.group import Group, Shape
+from evenflow.errors import GroupDiffers, RegionsDisagree, SinkError
 from evenflow.world.spark.regions.appending import AppendingWriter, Shared
 
 EPOCHS = [1, 2, 5, 9, 10, 11, 20]
@@ -119,6 +120,45 @@ def test_what_breaks_in_the_middle_is_asked_for_and_tried_again(
     for epoch in EPOCHS[1:]:
         first.write(epoch, rows(epoch))
     assert written(tmp_path) == WHOLE
+
+
+def chain(origin_us: int = 0, sites: int = 2, network: str = "program", version: str = "1") -> str:
+    return Group("traffic", origin_us, 20_000, Shape(sites), network, version).chained()
+
+
+@pytest.mark.parametrize(
+    ("other", "named"), [({"origin_us": 1}, "origin_us"), ({"sites": 3}, "shape"), ({"network": "another"}, "network")]
+)
+@pytest.mark.parametrize("kind", ["table", "parquet"])
+def test_another_run_under_the_name_is_refused_before_it_drops_a_row(tmp_path: Path, kind: str, other: dict[str, Any], named: str) -> None:
+    """Its epochs have other numbers: those up to the last one of the run before would be taken for written."""
+    sink = ef.sinks.table(str(tmp_path / "t.db"), "out") if kind == "table" else ef.sinks.shared_parquet(str(tmp_path / "out"))
+    first: Any = Shared(sink, "out", 0, 0, chain()).open("traffic")
+    for epoch in EPOCHS:
+        first.write(epoch, rows(epoch))
+    first.close()
+    again: Any = Shared(sink, "out", 0, 0, chain(**other)).open("traffic")
+    with pytest.raises(GroupDiffers, match=f"sink 'out' is of another group: its {named} .* give the group another name"):
+        again.write(3, rows(3))
+    again.close()
+    at_a_location: Any = Shared(sink, "out", 0, EPOCHS[-1], chain(**other)).open("traffic")
+    at_a_location.write(30, rows(30))
+    assert at_a_location.appended == 1, "it goes on with the chain, whatever it has become"
+    at_a_location.close()
+    with pytest.raises(GroupDiffers):
+        Shared(sink, "out", 0, 0, chain()).open("traffic").write(1, rows(1))
+
+
+def test_a_region_of_another_version_and_one_that_knows_of_no_notes_go_on(tmp_path: Path) -> None:
+    sink = ef.sinks.table(str(tmp_path / "t.db"), "out")
+    before: Any = Shared(sink, "out", 0, 0).open("traffic")
+    before.write(1, rows(1))
+    for version, epoch in (("1", 2), ("2", 5)):
+        one: Any = Shared(sink, "out", 0, 0, chain(version=version)).open("traffic")
+        for each in EPOCHS[: EPOCHS.index(epoch) + 1]:
+            one.write(each, rows(each))
+        assert one.appended == 1
+        one.close()
 
 
 def test_a_run_that_ends_does_not_wait_for_its_turn(region: Callable[[int], AppendingWriter]) -> None:

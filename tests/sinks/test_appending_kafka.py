@@ -12,8 +12,9 @@ import pytest
 
 import evenflow as ef
 from evenflow.availability.committing import STANDS_BY
+from evenflow.availability.group import Group, Shape
 from evenflow.bench.kafka_broker import KafkaBroker
-from evenflow.errors import RegionsDisagree, SinkError
+from evenflow.errors import GroupDiffers, RegionsDisagree, SinkError
 from evenflow.sources.kafka_client import cluster_settings
 from evenflow.world.spark.regions.appending import AppendingWriter, Shared
 from tests.kafka import broker
@@ -36,8 +37,8 @@ def new_topic(broker: KafkaBroker) -> Any:
     return ef.sinks.kafka(broker.address, name)
 
 
-def region(sink: Any, place: int, group: str = "traffic", last: int = 0) -> AppendingWriter:
-    return Shared(sink, "out", place, last).open(group)  # type: ignore[return-value]
+def region(sink: Any, place: int, group: str = "traffic", last: int = 0, whose: str = "") -> AppendingWriter:
+    return Shared(sink, "out", place, last, whose).open(group)  # type: ignore[return-value]
 
 
 def values(broker: KafkaBroker, topic: str) -> list[int]:
@@ -149,6 +150,22 @@ def test_a_region_with_other_rows_is_stopped(broker: KafkaBroker) -> None:
     first.close()
     second.close()
     assert values(broker, sink.topic) == [1]
+
+
+def test_another_run_under_the_name_is_refused_before_it_drops_a_row(broker: KafkaBroker) -> None:
+    sink = new_topic(broker)
+    earlier, later = (Group("traffic", begin, 20_000, Shape(2), "program", "1").chained() for begin in (0, 3_600_000_000))
+    first = region(sink, 0, whose=earlier)
+    first.write(9, rows(9))
+    first.close()
+    again = region(sink, 0, whose=later)
+    with pytest.raises(GroupDiffers, match="origin_us"):
+        again.write(3, rows(3))
+    again.close()
+    goes_on = region(sink, 0, last=9, whose=earlier)
+    goes_on.write(10, rows(10))
+    goes_on.close()
+    assert values(broker, sink.topic) == [9, 10]
 
 
 def test_groups_do_not_know_each_other(broker: KafkaBroker) -> None:

@@ -95,6 +95,23 @@ def test_a_sink_that_cannot_compare_is_refused(sink: Any) -> None:
         made(sink=sink)
 
 
+def test_two_sinks_on_one_table_are_refused_as_without_a_group() -> None:
+    """A table has one chain of a group: each would take the other's epochs for its own."""
+
+    def to(second: str) -> Any:
+        flow = ef.Dataflow("traffic")
+        rows = flow.source(ef.sources.generator(rate=1000), cut="content")
+        rows.where("key > 3").to(ef.sinks.table("shop.db", "out"), name="high")
+        rows.where("key < 2").to(ef.sinks.table("shop.db", second), name="low")
+        return layout(flow.network, sites=2)
+
+    as_region(to("other"), group("traffic", BEGIN), 2)
+    with pytest.raises(
+        QueryError, match="sinks 'high' and 'low' of group traffic would both write into table 'out' of shop.db, .*give each a table"
+    ):
+        as_region(to("out"), group("traffic", BEGIN), 2)
+
+
 PLAIN: dict[str, Any] = {"url": None, "tables": False, "shedding": "off", "balance": "none"}
 
 

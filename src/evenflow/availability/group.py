@@ -7,6 +7,7 @@ Nothing here knows where the regions are, or that there are several.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,6 +61,14 @@ class Group:
             "network": self.network, "version": self.version,
         }  # fmt: skip
 
+    def chained(self) -> str:
+        """What shared sinks note with each epoch, short: all that the chain depends on. Not the name, by which they find it, and not the
+        version, which they outlive."""
+        facts = self.facts()
+        shape = digest_of_json({name: facts[name] for name in ("sites", "partitions", "writers")})
+        said = {"network": self.network, "origin_us": self.origin_us, "shape": shape, "width_us": self.width_us}
+        return json.dumps(said, separators=(",", ":"))
+
     @property
     def digest(self) -> str:
         """In hexadecimal digits. Equal groups have equal ones, in every process."""
@@ -95,6 +104,17 @@ REMEDIES: Final = {
 SHAPE: Final = "origin, width and shape are the group's, whatever a region has: give all regions the same ones"
 
 
+ANOTHER_CHAIN: Final = "by the numbers of its epochs, rows of this one would count as written; give the group another name"
+
+
+def check_chain(sink: str, ours: str, noted: str) -> None:
+    """Raise GroupDiffers if the last epoch of a shared sink is of another chain. ours, noted: as `Group.chained` says them."""
+    said, own = json.loads(noted), json.loads(ours)
+    for name in own:
+        if said.get(name) != own[name]:
+            raise GroupDiffers(f"that has written to sink {sink!r}", name, own[name], said.get(name), ANOTHER_CHAIN)
+
+
 def differs(ours: Mapping[str, Any], said: Mapping[str, Any], region: str) -> None:
     """Raise GroupDiffers if what a region says of its group is something else. ours: what was said before, or is known."""
     for name in ours:
@@ -102,4 +122,4 @@ def differs(ours: Mapping[str, Any], said: Mapping[str, Any], region: str) -> No
             raise GroupDiffers(region, name, ours[name], said.get(name), REMEDIES.get(name, SHAPE))
 
 
-__all__ = ["Group", "Region", "Shape", "differs"]
+__all__ = ["Group", "Region", "Shape", "check_chain", "differs"]

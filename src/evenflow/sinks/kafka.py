@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SinkError, TypeMismatch, UnknownColumn
-from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer
+from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, with_note
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.stream.declared import Declared, May
@@ -134,8 +134,9 @@ class KafkaAppender(Appender):
     A region opens its producer only when it is its turn.
     """
 
-    def __init__(self, sink: KafkaSink, group: str, name: str) -> None:
+    def __init__(self, sink: KafkaSink, group: str, name: str, whose: str = "") -> None:
         kafka = client()
+        self._whose = whose
         self._sink, self._name = sink, f"evenflow-{group}-{sink.topic}-{name}"
         self._settings = cluster_settings(sink.servers, sink.options)
         self._producer: Any = None
@@ -178,7 +179,10 @@ class KafkaAppender(Appender):
 
     def _committed(self, timeout_s: float) -> tuple[int, int]:
         (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
-        return (0, 0) if done.offset < 0 else (done.offset, int(done.metadata or 0))
+        if done.offset < 0:
+            return 0, 0
+        digest, self.noted = read_note(done.metadata)
+        return done.offset, digest
 
     def append(self, prev: int, epoch: int, digest: int, batch: pa.RecordBatch) -> bool:
         kafka, failures = client(), list[Any]()
@@ -193,7 +197,7 @@ class KafkaAppender(Appender):
             producer = self._producer
             producer.begin_transaction()
             produce(producer, self._sink, batch, failures)
-            done = kafka.TopicPartition(self._sink.topic, 0, epoch, metadata=str(digest))
+            done = kafka.TopicPartition(self._sink.topic, 0, epoch, metadata=with_note(digest, self._whose))
             producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
             producer.commit_transaction(TIMEOUT_S)
         except kafka.KafkaException as error:
@@ -205,7 +209,7 @@ class KafkaAppender(Appender):
         except BaseException:
             self._give_up()
             raise
-        self._held = (epoch, digest)
+        self._held, self.noted = (epoch, digest), self._whose
         return True
 
     def _give_up(self) -> None:
@@ -284,8 +288,8 @@ class KafkaSink(Declared, Sink):
     def open(self, run_id: str) -> KafkaWriter:
         return KafkaWriter(self, run_id)
 
-    def open_for_group(self, group: str, name: str) -> Appender:
-        return KafkaAppender(self, group, name)
+    def open_for_group(self, group: str, name: str, whose: str = "") -> Appender:
+        return KafkaAppender(self, group, name, whose)
 
     def check(self, schema: pa.Schema) -> None:
         """Raises UnknownColumn if the rows lack the column of the key or of the value."""

@@ -24,14 +24,15 @@ from evenflow.stream.digest import digest_of_json
 
 EPOCH: Final = b"evenflow.epoch"
 DIGEST: Final = b"evenflow.digest"
+WHOSE: Final = b"evenflow.group"
 SUFFIX: Final = ".parquet"
 
 
 class ParquetAppender(Appender):
     """One region's hand on the files. The newest link is known as far as it was looked at; the chain only grows."""
 
-    def __init__(self, store: Store, begins: str, compression: str) -> None:
-        self._store, self._begins, self._compression = store, begins, compression
+    def __init__(self, store: Store, begins: str, compression: str, whose: str = "") -> None:
+        self._store, self._begins, self._compression, self._whose = store, begins, compression, whose
         self._held = (0, 0)
         self._known = False
 
@@ -61,20 +62,21 @@ class ParquetAppender(Appender):
             raise SinkError(f"{name} at {self._store.url} is no epoch of a group: {error}; give the sink a directory of its own") from error
         if found[0] <= self._held[0]:
             raise SinkError(f"{name} at {self._store.url} says that it is epoch {found[0]}, and {self._held[0]} comes before it")
-        self._held = found
+        self._held, self.noted = found, said.get(WHOSE, b"").decode()
         return True
 
     def append(self, prev: int, epoch: int, digest: int, batch: pa.RecordBatch) -> bool:
         if self.last()[0] != prev:
             return False
-        schema = batch.schema.with_metadata({**(batch.schema.metadata or {}), EPOCH: str(epoch).encode(), DIGEST: str(digest).encode()})
+        said = {EPOCH: str(epoch).encode(), DIGEST: str(digest).encode(), WHOSE: self._whose.encode()}
+        schema = batch.schema.with_metadata({**(batch.schema.metadata or {}), **said})
         into = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_batches([batch.replace_schema_metadata(schema.metadata)]), into, compression=self._compression)
         try:
             self._store.create(self._name(prev), into.getvalue().to_pybytes())
         except FileExistsError:
             return False
-        self._held = (epoch, digest)
+        self._held, self.noted = (epoch, digest), self._whose
         return True
 
 
@@ -109,9 +111,9 @@ class SharedParquetSink(Declared, Sink):
             "use ef.sinks.parquet"
         )
 
-    def open_for_group(self, group: str, name: str) -> ParquetAppender:
+    def open_for_group(self, group: str, name: str, whose: str = "") -> ParquetAppender:
         compression: Literal["zstd", "snappy", "none"] | Any = self.compression
-        return ParquetAppender(self._store(), begins_of(group, name), compression)
+        return ParquetAppender(self._store(), begins_of(group, name), compression, whose)
 
     def read(self, group: str, name: str) -> pa.Table:
         """The rows that are there, in the order of epochs."""

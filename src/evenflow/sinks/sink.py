@@ -61,10 +61,12 @@ class Writer(ABC):
 class Appender(ABC):
     """An open sink to which the regions of a group write. It remembers the last epoch with rows and that one's digest.
 
-    fenced: the last `append` took nothing because another region writes now.
+    fenced: the last `append` took nothing because another region writes now. noted: whose the last epoch is, as `last` found it: what
+    the appender that took it was opened with; "" if that is not known.
     """
 
     fenced: bool = False
+    noted: str = ""
 
     @abstractmethod
     def last(self) -> tuple[int, int]:
@@ -78,6 +80,17 @@ class Appender(ABC):
     def close(self) -> None:
         """Give everything back. May be called twice."""
         return
+
+
+def with_note(digest: int, whose: str) -> str:
+    """A digest and whose it is, as one text."""
+    return f"{digest} {whose}" if whose else str(digest)
+
+
+def read_note(text: str | None) -> tuple[int, str]:
+    """What `with_note` has made one text of; (0, "") of none."""
+    digest, _, whose = (text or "").partition(" ")
+    return int(digest or 0), whose
 
 
 class Sink(ABC):
@@ -103,8 +116,9 @@ class Sink(ABC):
     def open(self, run_id: str) -> Writer:
         """A writer for one run. Raises SinkError if nothing could ever be written; no row has been acknowledged then."""
 
-    def open_for_group(self, group: str, name: str) -> Appender:
-        """For a region of that group, where `compares` says that it can be. name: of the sink in its dataflow. Raises SinkError."""
+    def open_for_group(self, group: str, name: str, whose: str = "") -> Appender:
+        """For a region of that group, where `compares` says that it can be. name: of the sink in its dataflow. whose: is noted with each
+        epoch, at most 1,000 bytes. Raises SinkError."""
         raise NotImplementedError(f"a {self.kind} sink cannot compare what it has with what a region brings")
 
     def prepare(self, run_id: str, schema: pa.Schema) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, QueryError, SinkError, TypeMismatch, UnknownColumn
-from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer
+from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, with_note
 from evenflow.sources.database import ADDRESS, Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
 from evenflow.stream.change import CHANGE, is_changelog, taken_back
 from evenflow.stream.declared import Declared, May, each, text
@@ -200,6 +200,10 @@ class TableAppender(TableWriter, Appender):
 
     claims: ClassVar[bool] = False
 
+    def __init__(self, sink: TableSink, group: str, whose: str = "") -> None:
+        self._whose = whose
+        super().__init__(sink, group)
+
     def _connect(self) -> None:
         super()._connect()
         chains = self._dialect.quoted(CHAINS)
@@ -231,7 +235,8 @@ class TableAppender(TableWriter, Appender):
         def look() -> tuple[int, int]:
             found = self._execute(f"SELECT epoch, digest FROM {chains} WHERE target = {p} AND run = {p}", *self._row).fetchone()
             self._connection.rollback()
-            return int(found[0]), int(found[1])
+            digest, self.noted = read_note(found[1])
+            return int(found[0]), digest
 
         return self._tried(look)
 
@@ -241,13 +246,14 @@ class TableAppender(TableWriter, Appender):
         def take() -> bool:
             moved = self._execute(
                 f"UPDATE {chains} SET epoch = {p}, digest = {p} WHERE target = {p} AND run = {p} AND epoch = {p}",
-                epoch, str(digest), *self._row, prev,
+                epoch, with_note(digest, self._whose), *self._row, prev,
             )  # fmt: skip
             if moved.rowcount == 0:
                 self._connection.rollback()
                 return False
             self._put(batch)
             self._connection.commit()
+            self.noted = self._whose
             return True
 
         return self._tried(take)
@@ -331,8 +337,8 @@ class TableSink(Declared, Sink):
     def open(self, run_id: str) -> Writer:
         return TableWriter(self, run_id)
 
-    def open_for_group(self, group: str, name: str) -> Appender:
-        return TableAppender(self, group)
+    def open_for_group(self, group: str, name: str, whose: str = "") -> Appender:
+        return TableAppender(self, group, whose)
 
     def to_json(self) -> dict[str, Any]:
         check_no_password(self.table, self.database)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.coordinator.first_copy import FirstPortions
-from evenflow.errors import EvenflowError, RegionsDisagree, SinkError
+from evenflow.errors import EvenflowError, GroupDiffers, RegionsDisagree, SinkError
 from evenflow.exchange.portion import Portion, rows_of, without_producer
 from evenflow.statistics.histogram import Histogram
 from evenflow.world.spark.driver.taking import check_sinks
@@ -181,7 +181,7 @@ class Outlet:
             try:
                 write(item.epoch, batch)
             except BaseException as error:  # The user's function may call sys.exit: this thread must not end in silence.
-                if isinstance(error, RegionsDisagree):
+                if isinstance(error, RegionsDisagree | GroupDiffers):
                     self._failed(error)
                     return False
                 if attempt == self._sink.retries:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evenflow.availability.chain import Link
 from evenflow.availability.committing import Appending, Held, Next, Turns
-from evenflow.availability.group import Region
+from evenflow.availability.group import Region, check_chain
 from evenflow.errors import SinkError
 from evenflow.kernels.digest import set_of_rows
 from evenflow.sinks.sink import Appender, Sink, Writer
@@ -27,9 +27,11 @@ LOOK_S: Final = 0.01
 class AppendingWriter(Writer):
     """One region's side of a sink."""
 
-    def __init__(self, appender: Appender, turns: Turns, last: int = 0) -> None:
-        """last: the last epoch with rows before the first that comes."""
+    def __init__(self, appender: Appender, turns: Turns, last: int = 0, whose: str = "") -> None:
+        """last: the last epoch with rows before the first that comes. whose: what the sink has has to be of that chain, if the region does
+        not go on with one: at a location a dataflow may have become another one. "": nobody asks."""
         self._appender, self._appending = appender, Appending(turns, last)
+        self._whose = whose if last == 0 else ""
         self._closed = threading.Event()
 
     @property
@@ -46,7 +48,7 @@ class AppendingWriter(Writer):
         self._appending.prev = self._appending.turns.begun = epoch
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
-        """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree."""
+        """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree, GroupDiffers."""
         if not batch.num_rows:
             return
         link = self._appending.link(epoch, set_of_rows(batch))
@@ -73,7 +75,10 @@ class AppendingWriter(Writer):
             self._appending.refused(fenced=self._appender.fenced)
 
     def _look(self) -> None:
-        self._appending.looked(Held(*self._appender.last()), _now_us())
+        held = Held(*self._appender.last())
+        if self._whose and (noted := self._appender.noted) and noted != self._whose:
+            check_chain(self._appending.turns.sink, self._whose, noted)
+        self._appending.looked(held, _now_us())
 
     def close(self) -> None:
         self._closed.set()
@@ -81,15 +86,16 @@ class AppendingWriter(Writer):
 
 
 class Shared:
-    """A sink as an outlet opens it, in a region. place: of the region in its group's list. last: see `AppendingWriter`."""
+    """A sink as an outlet opens it, in a region. place: of the region in its group's list. last, whose: see `AppendingWriter`."""
 
-    def __init__(self, sink: Sink, name: str, place: int, last: int) -> None:
-        self._sink, self._name, self._place, self._last = sink, name, place, last
+    def __init__(self, sink: Sink, name: str, place: int, last: int, whose: str = "") -> None:
+        self._sink, self._name, self._place, self._last, self._whose = sink, name, place, last, whose
         self.retries, self.backoff_ms = sink.retries, sink.backoff_ms
 
     def open(self, run_id: str) -> Writer:
         """Raises SinkError."""
-        return AppendingWriter(self._sink.open_for_group(run_id, self._name), Turns(self._name, self._place), self._last)
+        appender = self._sink.open_for_group(run_id, self._name, self._whose)
+        return AppendingWriter(appender, Turns(self._name, self._place), self._last, self._whose)
 
 
 def opened(sink: Any, name: str, region: Region | None = None, last: int = 0) -> Any:
@@ -98,7 +104,7 @@ def opened(sink: Any, name: str, region: Region | None = None, last: int = 0) ->
     if isinstance(sink, StreamSink):
         silent = region is not None and region.after > 0
         return Served(sink, name, {} if region is None else region.group.facts(), None if silent else last)
-    return Shared(sink, name, region.place, last) if region is not None and sink.compares else sink
+    return Shared(sink, name, region.place, last, region.group.chained()) if region is not None and sink.compares else sink
 
 
 def _now_us() -> int:
