@@ -21,7 +21,9 @@ from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.sources.cut import cut_by_content
 from evenflow.sources.kafka import KafkaReader
+from evenflow.sources.kafka_topics import oldest
 from evenflow.sources.source import place
+from evenflow.world.grouping import as_region, group
 from evenflow.world.sim.world import SimWorld
 from tests.kafka import broker
 from tests.sources.reading import read_all
@@ -580,10 +582,16 @@ def cut_topic(broker: KafkaBroker, messages: list[tuple[int, int | None]], **con
     return name
 
 
-def epochs_of(made: ef.sources.Source, size: int, skip: int = 0, end: int = 0) -> list[tuple[int, int]]:
-    """(value, epoch) of each row."""
+def produce_at(broker: KafkaBroker, topic: str, at_ms: int, value: int) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "linger.ms": 0})
+    producer.produce(topic, rows(value)[0], b"key", partition=0, timestamp=at_ms)
+    producer.flush()
+
+
+def epochs_of(made: ef.sources.Source, size: int, skip: int = 0, end: int = 0, most: int = 1_000) -> list[tuple[int, int]]:
+    """(value, epoch) of each row, up to so many rows of a source that does not end."""
     reader, found, deadline = place(made.open(0, 1), skip, end=end), list[tuple[int, int]](), time.monotonic() + 20
-    while not reader.ended and time.monotonic() < deadline:
+    while not reader.ended and len(found) < most and time.monotonic() < deadline:
         batch = reader.read(0, size)
         if batch is not None:
             found += list(zip(batch.column("v").to_pylist(), batch.column(batch.num_columns - 1).to_pylist(), strict=True))
@@ -638,6 +646,74 @@ def test_what_is_too_far_ahead_is_so_for_who_begins_before_it(broker: KafkaBroke
     for skip, end in ((0, 0), (1, 20), (2, 31), (2, 61)):
         with pytest.raises(SourceError, match=said):
             epochs_of(made, 1, skip, end)
+
+
+def region_of(made: Any, begin_us: int) -> tuple[Any, str]:
+    """The source as a region of a group has it, and the group's digest of what is done."""
+    flow = ef.Dataflow("group")
+    flow.source(made).to(ef.sinks.memory("out"))
+    planned, region = as_region(layout(flow.network, sites=1), group("traffic", begin_us / 1e6), 1)
+    (source,) = planned.sources.values()
+    return source, region.group.network
+
+
+@pytest.mark.parametrize("cut", [{"ahead_ms": 1e7, "width_ms": 1000}, {"by": "place", "rows": 2}], ids=["time", "place"])
+@pytest.mark.parametrize("starting", ["latest", "earliest"])
+def test_regions_read_from_the_begin_whenever_they_are_started(broker: KafkaBroker, cut: dict[str, Any], starting: str) -> None:
+    """Goal: which rows a region reads is the group's, and not of the moment at which it was described. Method: one is described in the
+    middle of the topic, one behind it, and the topic has rows from before the begin, and such that come late."""
+    base = 1_700_000_000_000
+    given = [(0, 0), (900, 1), (2000, 2), (1500, 3), (500, 4), (2600, 5)]
+    name = cut_topic(broker, [(base + at, value) for at, value in given])
+    begin_us, found = (base + 1000) * 1000, list[Any]()
+    for more in ([], [(base + 4100, 6), (base + 4200, 7)]):
+        for at_ms, value in more:
+            produce_at(broker, name, at_ms, value)
+        described = cut_by_content(source(broker, name, starting=starting, ending=None), **cut)
+        found.append(region_of(described, begin_us))
+    assert found[0][1] == found[1][1], "they are of one group"
+    wanted = [(2, 2), (3, 2), (4, 2), (5, 2), (6, 4), (7, 4)] if "ahead_ms" in cut else [(2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (7, 3)]
+    for made, _ in found:
+        assert epochs_of(made, 3, most=6) == wanted
+        first, skip, end = (4, 6, 2) if "ahead_ms" in cut else (2, 4, 1)
+        assert epochs_of(made, 1, skip=skip, end=end, most=6 - first) == wanted[first:]
+
+
+def test_a_region_drops_what_is_older_than_a_begin_that_had_not_come(broker: KafkaBroker) -> None:
+    """Nobody knows the offset then; which message is the first, all find alike."""
+    base = 1_700_000_000_000
+    name = cut_topic(broker, [(base, 0)])
+    cut: dict[str, Any] = {"ahead_ms": 1e7, "width_ms": 1000}
+    early, digest = region_of(cut_by_content(source(broker, name, ending=None), **cut), (base + 5000) * 1000)
+    for at_ms, value in ((4000, 1), (5500, 2), (4500, 3)):
+        produce_at(broker, name, base + at_ms, value)
+    late, again = region_of(cut_by_content(source(broker, name, starting="latest", ending=None), **cut), (base + 5000) * 1000)
+    assert digest == again and early.source.starts != late.source.starts
+    assert epochs_of(early, 10, most=2) == epochs_of(late, 1, most=2) == [(2, 1), (3, 1)]
+
+
+def test_offsets_that_were_said_are_alike_in_all_regions(broker: KafkaBroker) -> None:
+    base = 1_700_000_000_000
+    name = cut_topic(broker, [(base + at, at) for at in range(5)])
+    one, other, same = (
+        region_of(cut_by_content(source(broker, name, starting={0: at}, ending=None), ahead_ms=1e7), base * 1000) for at in (1, 2, 1)
+    )
+    assert one[0].source.starts == ((0, 1),) and one[1] == same[1] != other[1]
+
+
+def test_a_region_that_would_begin_behind_what_is_gone_is_refused(broker: KafkaBroker) -> None:
+    base, made, admin = int(time.time() * 1000) - 7_200_000, list[Any](), AdminClient({"bootstrap.servers": broker.address})
+    for kept in ({"retention_bytes": str(2**40)}, {"retention_ms": "36000000"}):
+        name = cut_topic(broker, [(base + at * 1000, at) for at in range(6)], **kept)
+        for done in admin.delete_records([confluent_kafka.TopicPartition(name, 0, 3)]).values():
+            done.result(30)
+        assert oldest(broker.address, (), [(name, 0)]) == [3]
+        made.append(cut_by_content(source(broker, name, ending=None), ahead_ms=1e7))
+    now_us = int(time.time() * 1e6)
+    for begin_ms, refused in ((base, True), (base + 2500, True), (base + 3500, False), (base + 9_000_000, False)):
+        said = region_of(made[0], begin_ms * 1000)[0].lacks(now_us)
+        assert ("from offset 3 on" in said) if refused else said is None
+        assert region_of(made[1], begin_ms * 1000)[0].lacks(now_us) is None, "what is so young has not been deleted"
 
 
 @pytest.mark.conformance

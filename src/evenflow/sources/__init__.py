@@ -223,7 +223,8 @@ def kafka(
     "raw", the columns of Spark's Kafka source; "text" is one column `value`; "avro" by `avro_schema` (JSON), or by the `registry` of
     Confluent that has the topic's schemas; "protobuf" by `descriptors` (a file that protoc wrote) and the name of the `message`;
     "debezium": changes of rows of `schema`, a changelog. include: some of "key", "headers", "topic", "partition". starting: "earliest",
-    "latest" (what is written from now on) or an offset for each partition (of several topics: a dict of such dicts). ending: the stream
+    "latest" (what is written from now on) or an offset for each partition (of several topics: a dict of such dicts); in a group without
+    offsets, the first message since its begin. ending: the stream
     ends there; None: never. bad_messages: what to do with a message that is not one row of the schema. options: librdkafka's, such as
     security.protocol.
 
@@ -249,7 +250,8 @@ def kafka(
     if spare_topics and not isinstance(wanted, re.Pattern):
         raise QueryError(f"kafka source {named}: spare_topics= is for topic_pattern=; topics that are named are there")
     more = names_of(include), there.places, spare, spare_topics
-    return KafkaSource(servers, named, columns, form, there.starts, there.ends, bad_messages, settings, decoding, *more)
+    said: Literal["earliest", "latest", "offsets"] = starting if isinstance(starting, str) else "offsets"
+    return KafkaSource(servers, named, columns, form, there.starts, there.ends, bad_messages, settings, decoding, *more, said)
 
 
 def spark(dataframe: Any) -> SparkSource:

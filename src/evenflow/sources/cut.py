@@ -196,6 +196,12 @@ class CutSource(Declared, Source):
             f"and cut_ahead_ms allows {most_s:,.3f} s: the same at every reader. Mend the producer's clock, or give a greater cut_ahead_ms"
         )
 
+    def begun_in_group(self, begin_us: int) -> Source:
+        return replace(self, source=self.source.begun_in_group(begin_us)).begun(begin_us)
+
+    def lacks(self, now_us: int) -> str | None:
+        return self.source.lacks(now_us)
+
     def begun(self, now_us: int) -> Source:
         inner = self.source.begun(now_us)
         begin_us = self.begin_us if self.begin_us is not None else inner.began_us(now_us)

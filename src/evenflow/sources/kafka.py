@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
@@ -25,13 +26,13 @@ from evenflow.sources.debezium import POSITION, DebeziumDecoder, Misfit
 from evenflow.sources.decoding import Decoder, asks, decoder_of
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
-from evenflow.sources.kafka_topics import Place, configured, most_partitions, places_of, topics_like
+from evenflow.sources.kafka_topics import Place, configured, kept_since, most_partitions, oldest, places_of, since, topics_like
 from evenflow.sources.registry import RegistryAway
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.tcp import parse_lines
 from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.cut import NO_NUMBER
-from evenflow.stream.declared import WIDEST, Declared, May, a, each, one_of, row_schema, whole
+from evenflow.stream.declared import WIDEST, Declared, May, a, each, one_of, optional, row_schema, whole
 
 MessageFormat = Literal["json", "csv", "text", "raw", "avro", "protobuf", "debezium"]
 
@@ -79,6 +80,7 @@ class KafkaReader(Reader):
         self._half = -1
         self._pulsed, self._held = False, list[Any]()
         self._pulses: list[int] = []
+        self._before_us = source.begin_us
 
     def heed_pulses(self) -> None:
         self._pulsed = True
@@ -96,6 +98,7 @@ class KafkaReader(Reader):
         if self._source.format == "debezium":
             rows, self._half = rows // 2, rows // 2 if rows % 2 else -1
         self._next = max(self._next, rows)
+        self._before_us = None
         self.ended = self._end is not None and self._next >= self._end
 
     def meet(self, names: Sequence[str]) -> None:
@@ -115,14 +118,17 @@ class KafkaReader(Reader):
         for at, message in enumerate(given):
             if message.error() is not None or (self._at.beyond is not None and message.partition() == self._at.beyond):
                 self._heed(message)
+            elif self._before_us is not None and message.timestamp()[1] * 1000 < self._before_us:
+                self._next = message.offset() + 1  # A region that was started earlier has not been told of it, and one later not either.
             elif self._pulsed and is_pulse(message):
                 if messages:
                     self._held = given[at:]  # Rows before it are as old as they are.
                     break
                 if self._end is None or message.offset() < self._end:
                     self._pulses.append(message.timestamp()[1] * 1000)
-                    self._next = message.offset() + 1
+                    self._next, self._before_us = message.offset() + 1, None
             elif self._end is None or message.offset() < self._end:
+                self._before_us = None
                 messages.append(message)
         if messages:
             self._next = messages[-1].offset() + 1
@@ -317,7 +323,8 @@ def _as_bytes(value: Any) -> bytes | None:
 class KafkaSource(Declared, Source):
     """See `evenflow.sources.kafka`. starts: (partition, first offset) of every partition. ends: the offset before which each of them ends,
     or empty. places: (topic, partition) of each, where there are several topics, and then starts and ends say which of these they mean.
-    spare: so many partitions may come to each topic. spare_topics: so many topics may come that are as `topic` says, a pattern."""
+    spare: so many partitions may come to each topic. spare_topics: so many topics may come that are as `topic` says, a pattern. starting:
+    how starts were said. begin_us: of a region, which is given no message before the first that is not older."""
 
     kind: ClassVar[str] = "kafka"
     looked_up: ClassVar[tuple[str, ...]] = ("starts", "ends", "places")
@@ -334,10 +341,12 @@ class KafkaSource(Declared, Source):
     places: tuple[tuple[str, int], ...] = field(default=(), metadata=LATER)
     spare: int = field(default=0, metadata=LATER)
     spare_topics: int = field(default=0, metadata=LATER)
+    starting: Literal["earliest", "latest", "offsets"] = field(default="offsets", metadata=LATER, repr=False)
+    begin_us: int | None = field(default=None, metadata=LATER, repr=False)
     MAY: ClassVar[Mapping[str, May]] = {
         "columns": row_schema().called("schema"), "starts": PLACES, "ends": PLACES, "options": SETTINGS,
         "places": each(each(a("a topic and a partition", lambda one: isinstance(one, str | int)), "a topic and a partition"), "places"),
-        "spare": whole(0, MOST_SPARE), "spare_topics": whole(0, MOST_SPARE),
+        "begin_us": optional(whole(0, WIDEST)), "spare": whole(0, MOST_SPARE), "spare_topics": whole(0, MOST_SPARE),
         "include": each(one_of(*INCLUDED), f"some of {', '.join(INCLUDED)}"),
     }  # fmt: skip
     option_owner: ClassVar[str] = "kafka source"
@@ -418,6 +427,42 @@ class KafkaSource(Declared, Source):
                     "may be ahead of those before it, or mirrored=True if the topic has the times of a log that it is a copy of"
                 )
         return None
+
+    def begun_in_group(self, begin_us: int) -> KafkaSource:
+        """From the first messages that are not older, unless offsets were given: "latest" would be another one in each region."""
+        if self.starting == "offsets" or self.begin_us == begin_us:
+            return self
+        found = since(self.servers, self.options, self._named, begin_us)
+        starts = tuple((key, offset) for (key, _), offset in zip(self.starts, found, strict=True))
+        return replace(self, starts=starts, begin_us=begin_us)
+
+    def lacks(self, now_us: int) -> str | None:
+        if self.begin_us is None:
+            return None
+        firsts = oldest(self.servers, self.options, self._named)
+        suspect = [(*place, first) for place, first, (_, start) in zip(self._named, firsts, self.starts, strict=True) if 0 < first >= start]
+        topics = tuple(dict.fromkeys(topic for topic, _, _ in suspect))
+        told = configured(self.servers, topics, self.options) if topics else {}
+        for topic, number, first in suspect:
+            if not kept_since(told[topic], self.begin_us, now_us):
+                begin = datetime.fromtimestamp(self.begin_us / 1e6, UTC)
+                return (
+                    f"kafka source {self.name}: the group begins at {begin}, and partition {number} of {topic} has messages from offset "
+                    f"{first} on: what was written between may have been deleted, and its epochs would be left out in silence. Let the "
+                    "topic keep messages for longer, go on at a region's checkpoint location, or begin another group later"
+                )
+        return None
+
+    def places_alike(self, by: str) -> Any:
+        follows = by == "time" and self.begin_us is not None
+        starts = [] if follows else [[*place, start] for place, (_, start) in zip(self._named, self.starts, strict=True)]
+        ends = [list(pair) for pair in self.ends]
+        return [starts, ends] if starts or ends else None
+
+    @property
+    def _named(self) -> list[tuple[str, int]]:
+        """(topic, partition) of each place that was there first."""
+        return [(str(topic), number) for topic, number in self.places] or [(self.topic, number) for number, _ in self.starts]
 
     def first_place(self, partition: int) -> int:
         return self._places[partition].start

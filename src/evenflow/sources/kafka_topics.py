@@ -8,7 +8,8 @@ that begins to match the pattern has as many places as the largest topic of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
@@ -94,6 +95,50 @@ def configured(servers: str, topics: Sequence[str], options: Sequence[tuple[str,
         return {each.name: {name: entry.value for name, entry in told[each].result().items()} for each in asked}
     except kafka.KafkaException as error:
         raise SourceError(f"kafka source: cannot ask {servers} how {', '.join(topics)} is configured: {problem(error.args[0])}") from error
+
+
+def since(servers: str, options: Sequence[tuple[str, str]], places: Sequence[tuple[str, int]], begin_us: int) -> list[int]:
+    """Of each (topic, partition) the offset of the first message that is not older; where there is none, that of the next one that comes.
+    Raises SourceError."""
+    kafka = client()
+
+    def ask(consumer: Any) -> list[int]:
+        wanted = [kafka.TopicPartition(topic, number, -(-begin_us // 1000)) for topic, number in places]
+        found = consumer.offsets_for_times(wanted, timeout=LOOKUP_S)
+        told = {(each.topic, each.partition): each for each in found}
+        if wrong := next((each for each in found if each.error is not None), None):
+            raise kafka.KafkaException(wrong.error)
+        return [told[place].offset if told[place].offset >= 0 else _marks(consumer, *place)[1] for place in places]
+
+    return _asked(servers, options, f"where messages of {datetime.fromtimestamp(begin_us / 1e6, UTC)} are", ask)
+
+
+def oldest(servers: str, options: Sequence[tuple[str, str]], places: Sequence[tuple[str, int]]) -> list[int]:
+    """Of each (topic, partition) the offset from which on it has messages. Raises SourceError."""
+    return _asked(servers, options, "for the oldest messages", lambda consumer: [_marks(consumer, *place)[0] for place in places])
+
+
+def kept_since(told: Mapping[str, str], begin_us: int, now_us: int) -> bool:
+    """Whether a topic of this configuration keeps all that has been written since then."""
+    kept_ms = int(told.get("retention.ms", 0))
+    return begin_us >= now_us or (int(told.get("retention.bytes", 0)) < 0 and (kept_ms < 0 or now_us - begin_us < kept_ms * 1000))
+
+
+def _marks(consumer: Any, topic: str, number: int) -> tuple[int, int]:
+    """The first offset of a partition, and the next that will be written."""
+    found: tuple[int, int] = consumer.get_watermark_offsets(client().TopicPartition(topic, number), timeout=LOOKUP_S)
+    return found
+
+
+def _asked(servers: str, options: Sequence[tuple[str, str]], what: str, ask: Callable[[Any], list[int]]) -> list[int]:
+    kafka = client()
+    consumer = kafka.Consumer({**cluster_settings(servers, options), "group.id": "evenflow", "allow.auto.create.topics": False})
+    try:
+        return ask(consumer)
+    except kafka.KafkaException as error:
+        raise SourceError(f"kafka source: cannot ask {servers} {what}: {problem(error.args[0])}") from error
+    finally:
+        consumer.close()
 
 
 def topics_like(servers: str, pattern: str, options: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -182,4 +227,7 @@ def _offset(topic: str, partition: int, said: Any, marks: tuple[int, int]) -> in
     return int(said[partition])
 
 
-__all__ = ["OFFSETS", "Bounds", "Offsets", "Pairs", "Place", "Places", "bounds", "chosen", "most_partitions", "places_of", "topics_like"]
+__all__ = [
+    "OFFSETS", "Bounds", "Offsets", "Pairs", "Place", "Places", "bounds", "chosen", "kept_since", "most_partitions", "oldest", "places_of",
+    "since", "topics_like",
+]  # fmt: skip

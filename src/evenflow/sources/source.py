@@ -205,6 +205,20 @@ class Source(ABC):
         """The description with which a run begins that others may go on with. now_us: wall clock, microseconds since 1970."""
         return self
 
+    def begun_in_group(self, begin_us: int) -> Source:
+        """As `begun`, of a region: in each of them, whenever and wherever it is started, the same rows are read. Raises SourceError."""
+        return self.begun(begin_us)
+
+    def lacks(self, now_us: int) -> str | None:
+        """Why rows that it begins with may be gone, so that who begins now would miss them; None: they are there, or nobody can say. It may
+        have to ask. Raises SourceError."""
+        return None
+
+    def places_alike(self, by: str) -> Any:
+        """Where it begins and ends, of what regions have to have alike, as JSON can say it; None if that follows from the rest. by: what it
+        is cut by."""
+        return None
+
     def goes_on(self, looked_up: str, was: Any, is_: Any) -> bool:
         """Whether a source that was begun with `was` in that field, pairs of a place and a number, reads all that there is now."""
         return [place for place, _ in was] == [place for place, _ in is_]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 import evenflow
 from evenflow.availability.group import NAME, Group, Region, Shape
-from evenflow.errors import LocationError, OptionError, QueryError
+from evenflow.errors import LocationError, OptionError, QueryError, SourceError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import structure, structure_digest
 from evenflow.sinks.table import TableSink
@@ -161,7 +162,7 @@ def _us(name: str, begin: Any) -> int:
 def as_region(layout: Layout, wanted: InGroup, sites: int) -> tuple[Layout, Region]:
     """The layout with its sources begun as the group says, and what region it is. sites: for which it was planned.
 
-    Raises QueryError for what regions cannot have alike.
+    Raises QueryError for what regions cannot have alike, SourceError if a source cannot say where it begins.
     """
     for name, source in layout.sources.items():
         if cut_of(source) is None:
@@ -182,7 +183,7 @@ def as_region(layout: Layout, wanted: InGroup, sites: int) -> tuple[Layout, Regi
                 f"sinks {first!r} and {name!r} of group {wanted.name} would both write into {sink}, and it has one chain of epochs; unite "
                 "their streams before, or give each a table"
             )
-    begun = {name: source.begun(wanted.begin_us) for name, source in layout.sources.items()}
+    begun = {name: source.begun_in_group(wanted.begin_us) for name, source in layout.sources.items()}
     layout = replace(layout, sources=begun)
     widths = {source.width_us for source in begun.values()}
     origins = {source.begin_us for source in begun.values()}
@@ -208,6 +209,14 @@ def region_at(url: str, layout: Layout, wanted: InGroup, sites: int) -> Region:
     return as_region(layout, wanted, sites)[1]
 
 
+def check_kept(layout: Layout) -> None:
+    """Raise SourceError if a source does not have what a region that begins now reads first: others have, and nobody would notice."""
+    now_us = time.time_ns() // 1000
+    for source in layout.sources.values():
+        if (why := source.lacks(now_us)) is not None:
+            raise SourceError(why)
+
+
 def network_digest(layout: Layout) -> str:
     """What the dataflow does, whatever the addresses of its sources and sinks in a region."""
     said: dict[str, Any] = dict(structure(layout))
@@ -219,11 +228,13 @@ def network_digest(layout: Layout) -> str:
 
 
 def _what(source: Any) -> Mapping[str, Any]:
-    """Of a source that is cut by content: its columns and its cut."""
-    return {
+    """Of a source that is cut by content: its columns and its cut, and where it begins and ends if each region could find another place."""
+    said = {
         "kind": source.source.kind, "columns": str(source.schema), "by": source.by, "rows": source.rows, "ahead_us": source.ahead_us,
         "position": source.position,
     }  # fmt: skip
+    places = source.source.places_alike(source.by)
+    return said if places is None else {**said, "places": places}
 
 
 def check_region(wanted: InGroup, *, url: str | None, tables: bool, shedding: str, balance: str) -> None:

@@ -31,7 +31,7 @@ from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.store.location import named, new_run
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import begun as begun_now
-from evenflow.world.grouping import as_region, check_region, region_at
+from evenflow.world.grouping import as_region, check_kept, check_region, region_at
 from evenflow.world.locations.versions import Drawn
 from evenflow.world.spark.bridge.ingest import Ingest, ingesting
 from evenflow.world.spark.bridge.spooling import spooled
@@ -194,6 +194,8 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
             planning = {**planning, "sites": group.made_for(planning["sites"])}
         if group is not None and url is None:
             planned, region = as_region(made(network, **planning), group, planning["sites"])
+            if not group.peers:  # With them it reads what there is, and is silent until that was enough.
+                check_kept(planned)
             planned, region = begun_near(network, planned, region) if region.peers else (planned, region)
             modes = self._modes(planned, availability, replicas, located=False)
             check_alike(modes, group.name)
@@ -232,6 +234,8 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
             region = None if group is None else region_at(url, found.layout, group, found.planning["sites"] or 1)
             if group is not None:
                 check_alike(modes, group.name)
+                if found.standing.begun is None and from_savepoint is None:
+                    check_kept(found.layout)
             planner = partial(made, **found.planning)
             return self._start(flow, found.layout, planner, replicas, {}, found, take_over, modes, waited, region)
 
