@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ from evenflow.availability.committing import STANDS_BY
 from evenflow.availability.group import Group, Shape
 from evenflow.bench.kafka_broker import KafkaBroker
 from evenflow.errors import GroupDiffers, RegionsDisagree, SinkError
+from evenflow.sinks.kafka import KafkaSink, producing
 from evenflow.sources.kafka_client import cluster_settings
 from evenflow.world.spark.regions.appending import AppendingWriter, Shared
 from tests.kafka import broker
@@ -139,6 +142,36 @@ def test_who_is_fenced_in_the_middle_stands_by_and_takes_over_when_nobody_writes
     assert values(broker, sink.topic) == [1, 2]
     first.close()
     other.close()
+
+
+@dataclass(frozen=True)
+class Fenced(KafkaSink):
+    """Is fenced, hands over a row, and goes on handing over: by then the broker has told it so, beside a request of its own."""
+
+    def messages(self, batch: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None]]:
+        given = list(super().messages(batch))
+        if batch.num_rows == 1:
+            yield from given
+            return
+        other = confluent_kafka.Producer(producing({"bootstrap.servers": self.servers}, f"evenflow-traffic-{self.topic}-out"))
+        other.init_transactions(15)
+        yield given[0]
+        deadline = time.monotonic() + 3.0
+        while time.monotonic() < deadline:
+            other.poll(0.1)
+        yield from given[1:]
+
+
+def test_a_fence_that_shows_while_rows_are_handed_over_is_one(broker: KafkaBroker) -> None:
+    """Goal: who is fenced stands by, and does not fence back at once. Method: it is so in the middle of an epoch."""
+    plain = new_topic(broker)
+    sink = Fenced(**{each.name: getattr(plain, each.name) for each in fields(plain)})
+    appender = sink.open_for_group("traffic", "out")
+    assert appender.last() == (0, 0) and appender.append(0, 1, 1, rows(1))
+    assert appender.append(1, 2, 2, rows(2, 3, 4)) is False and appender.fenced
+    assert appender.last() == (1, 1) and appender.append(1, 2, 2, rows(5)), "it was given up, and can be opened again"
+    appender.close()
+    assert values(broker, sink.topic) == [1, 5]
 
 
 def test_a_region_with_other_rows_is_stopped(broker: KafkaBroker) -> None:

@@ -62,10 +62,12 @@ class KafkaWriter(Writer):
         try:
             producer = self._producer
             producer.begin_transaction()
-            produce(producer, self._sink, batch, failures)
+            refused = produce(producer, self._sink, batch, failures)
             note = {"metadata": str(self._generation)} if self._generation else {}
             done = kafka.TopicPartition(self._sink.topic, 0, epoch, **note)
             producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
+            if refused is not None:
+                raise refused
             producer.commit_transaction(TIMEOUT_S)
         except kafka.KafkaException as error:
             self._give_up()
@@ -196,9 +198,11 @@ class KafkaAppender(Appender):
                     return False
             producer = self._producer
             producer.begin_transaction()
-            produce(producer, self._sink, batch, failures)
+            refused = produce(producer, self._sink, batch, failures)
             done = kafka.TopicPartition(self._sink.topic, 0, epoch, metadata=with_note(digest, self._whose))
             producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
+            if refused is not None:
+                raise refused
             producer.commit_transaction(TIMEOUT_S)
         except kafka.KafkaException as error:
             self._give_up()
@@ -243,8 +247,14 @@ def fencings() -> frozenset[int]:
     return frozenset(getattr(codes, name) for name in ("_FENCED", "INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED") if hasattr(codes, name))
 
 
-def produce(producer: Any, sink: KafkaSink, batch: pa.RecordBatch, failures: list[Any]) -> None:
-    """Hand the rows of an epoch to the producer; what becomes of them is known when its transaction is committed."""
+def produce(producer: Any, sink: KafkaSink, batch: pa.RecordBatch, failures: list[Any]) -> Any:
+    """Hand the rows of an epoch to the producer; what becomes of them is known when its transaction is committed.
+
+    If the transaction has failed in the background meanwhile, the producer takes no more and does not say why: then this returns its
+    KafkaException, and the next request of the transaction raises what it was, such as a fence.
+    """
+    kafka = client()
+    over = (kafka.KafkaError._FATAL, kafka.KafkaError._STATE)
 
     def delivered(error: Any, message: Any) -> None:
         if error is not None:
@@ -258,6 +268,11 @@ def produce(producer: Any, sink: KafkaSink, batch: pa.RecordBatch, failures: lis
                 break
             except BufferError:
                 producer.poll(FULL_WAIT_S)
+            except kafka.KafkaException as error:
+                if error.args[0].code() not in over:
+                    raise
+                return error
+    return None
 
 
 @dataclass(frozen=True)
