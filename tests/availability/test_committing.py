@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from evenflow.availability.chain import Link
-from evenflow.availability.committing import Appending, Held, Move, Next, Turns
-from evenflow.errors import RegionsDisagree
+from evenflow.availability.committing import LACKS_US, Appending, Held, Move, Next, Turns
+from evenflow.errors import RegionsDisagree, SinkError
 
 
 def link(epoch: int, prev: int | None = None, digest: int | None = None) -> Link:
@@ -81,9 +81,20 @@ def test_every_epoch_is_appended_once_and_in_order(seed: int) -> None:
 def test_what_a_sink_lacks_from_before_a_region_began_others_bring() -> None:
     late = Turns("out", 1, begun=5)
     late.seen(Held(3, 21), 0)
-    assert late.move(link(7, prev=5), 10**9) is Move.WAIT, "epoch 5 is missing there, and this region does not have it"
-    late.seen(Held(5, 35), 10**9)
-    assert late.move(link(7, prev=5), 10**9) is Move.WAIT and late.move(link(7, prev=5), 10**9 + 50_000) is Move.APPEND
+    assert late.move(link(7, prev=5), LACKS_US - 1) is Move.WAIT, "epoch 5 is missing there, and this region does not have it"
+    late.seen(Held(5, 35), LACKS_US)
+    assert late.still_us(10**10) == 0
+    assert late.move(link(7, prev=5), LACKS_US) is Move.WAIT and late.move(link(7, prev=5), LACKS_US + 50_000) is Move.APPEND
+
+
+def test_where_nobody_brings_what_a_sink_lacks_it_is_said_and_not_waited_for_without_end() -> None:
+    late = Turns("out", 1, begun=5)
+    late.seen(Held(2, 14), 0)
+    late.seen(Held(3, 21), LACKS_US)
+    late.seen(Held(3, 21), 2 * LACKS_US - 1)
+    assert late.move(link(7, prev=5), 2 * LACKS_US - 1) is Move.WAIT and late.still_us(2 * LACKS_US - 1) == LACKS_US - 1, "somebody did"
+    with pytest.raises(SinkError, match="sink 'out' has epoch 3 last, was given nothing for 300 s, .* only what comes behind epoch 5"):
+        late.move(link(7, prev=5), 2 * LACKS_US)
 
 
 def test_an_epoch_goes_through_by_looking_appending_and_being_done() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from evenflow.availability.chain import Link
 from evenflow.availability.hedging import FEW, Hedge
-from evenflow.availability.subscribing import Deliver, Follow, Subscription, Want
+from evenflow.availability.subscribing import AHEAD_MOST, Deliver, Follow, Subscription, Want
 from evenflow.policy.hedge import KEPT_ON, MOST_US
 
 
@@ -82,3 +82,27 @@ def test_a_reader_falls_behind_by_one_hedge_and_sixteen_round_trips_and_no_furth
     most_us = MOST_US + KEPT_ON * round_trip_us
     assert longest_wait_us(40, 0, round_trip_us) == most_us
     assert all(longest_wait_us(40, apart_us, round_trip_us) <= most_us for apart_us in (100, 10_000, 60_000, 400_000))
+
+
+def test_a_leg_that_was_too_far_ahead_is_asked_again_before_the_reader_needs_what_it_has() -> None:
+    """Goal: a reader is never where nobody has shown what comes next. Method: one leg shows more than is kept in mind, the one with rows
+    brings some of them and then stands still, connected."""
+    subscription, epochs, brought = Subscription.of("out", ["slow", "fast"], 0, 0), 3 * AHEAD_MOST, AHEAD_MOST + 10
+    subscription.joined(0, 0)
+    subscription.joined(1, 0)
+
+    def show(after: int) -> None:
+        for epoch in range(after + 1, epochs + 1):
+            assert not subscription.told(1, Link(epoch - 1, epoch, epoch), None, 0)
+
+    show(0)
+    asked = 0
+    for epoch in range(1, brought + 1):
+        for action in subscription.told(0, Link(epoch - 1, epoch, epoch), "rows", 0):
+            if isinstance(action, Follow):
+                assert (action.leg, action.brings, action.after) == (1, "heads", epoch)
+                asked += 1
+                show(action.after)
+    assert 1 <= asked <= 3, "not for each epoch"
+    due_us = subscription.due_us
+    assert due_us is not None and subscription.tick(due_us) == [Want(1, brought + 1)]

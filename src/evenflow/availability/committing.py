@@ -12,11 +12,13 @@ from enum import Enum
 from typing import Final
 
 from evenflow.availability.chain import Link
-from evenflow.errors import RegionsDisagree
+from evenflow.errors import RegionsDisagree, SinkError
 from evenflow.policy.hedge import MOST_US
 
 STANDS_BY: Final = 16
 """Hedges for which a region that was fenced waits in addition."""
+LACKS_US: Final = 300_000_000
+"""So long a region that began in the middle waits for others to bring what the sink lacks before, if nobody brings anything."""
 
 
 class Move(Enum):
@@ -41,7 +43,7 @@ class Turns:
 
     own: the last epoch that this region has appended. offered, offered_us: what it would append next, and since when.
     stands_by: another region has taken the sink from this one, which leaves it time enough. begun: this region has only what comes behind
-    that epoch; what the sink lacks before, others bring.
+    that epoch; what the sink lacks before, others bring. lacks_us: for so long at most they may bring nothing.
     """
 
     sink: str
@@ -54,6 +56,7 @@ class Turns:
     offered_us: int = 0
     stands_by: bool = False
     begun: int = 0
+    lacks_us: int = LACKS_US
 
     def seen(self, held: Held, now_us: int) -> None:
         """The sink was asked."""
@@ -61,7 +64,7 @@ class Turns:
             self.held, self.since_us = held, now_us
 
     def move(self, link: Link, now_us: int) -> Move:
-        """What to do with an epoch. Raises RegionsDisagree if the sink has something else."""
+        """What to do with an epoch. Raises RegionsDisagree if the sink has something else, SinkError if nobody brings what it lacks."""
         held = self.held
         if held.epoch > link.epoch:
             return Move.DONE
@@ -70,6 +73,12 @@ class Turns:
                 raise RegionsDisagree(self.sink, link.epoch, "that has written it", "has other rows in it than this one")
             return Move.DONE
         if held.epoch < self.begun:
+            if self.still_us(now_us) >= self.lacks_us:
+                raise SinkError(
+                    f"sink {self.sink!r} has epoch {held.epoch} last, was given nothing for {self.lacks_us / 1e6:g} s, and this region "
+                    f"has only what comes behind epoch {self.begun}: start a region that reads from the group's begin (without peers) or "
+                    "goes on at a checkpoint location, and this one again"
+                )
             return Move.WAIT
         if held.epoch != link.prev:
             what = f"wrote epoch {held.epoch} last, and here epoch {link.prev} comes before epoch {link.epoch}"
@@ -79,6 +88,10 @@ class Turns:
         if held.epoch == self.own or now_us >= self.due_us(now_us):
             return Move.APPEND
         return Move.WAIT
+
+    def still_us(self, now_us: int) -> int:
+        """For how long the sink has been as it is; 0 if it has what comes before this region's first epoch."""
+        return now_us - self.since_us if self.since_us is not None and self.held.epoch < self.begun else 0
 
     def doubt(self) -> None:
         """Whether the sink has taken something nobody knows: what it has must be asked before anything else."""

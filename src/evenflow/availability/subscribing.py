@@ -63,7 +63,7 @@ Action = Follow | Want | Deliver | End
 class Leg:
     """name: for messages. up: it is connected and of the right group. brings: what it was asked for. floor: it cannot go on for who has
     less. ended: the last epoch with rows, when no more come. passed: an epoch with rows, and one up to which none followed on it. since_us:
-    when it came or went."""
+    when it came or went. beyond: it has shown epochs that were too far ahead to be kept in mind."""
 
     name: str
     up: bool = False
@@ -72,6 +72,7 @@ class Leg:
     ended: int | None = None
     passed: tuple[int, int] = (0, 0)
     since_us: int = 0
+    beyond: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Subscription:
     def joined(self, leg: int, now_us: int) -> list[Action]:
         """A leg is there, and of the right group."""
         state = self.legs[leg]
-        state.up, state.since_us, state.floor, state.ended = True, now_us, 0, None
+        state.up, state.since_us, state.floor, state.ended, state.beyond = True, now_us, 0, None, False
         self._without_us = None
         if self._rows is None:
             self._rows = leg
@@ -153,6 +154,7 @@ class Subscription:
         self._compare_passed(link.epoch, leg)
         seen = self._seen.get(link.epoch)
         if seen is None and link.prev > self.chain.delivered and len(self._seen) >= AHEAD_MOST:
+            state.beyond = True
             return []  # A head of what is far ahead. A leg brings rows in order, so rows of the next epoch are always taken.
         if seen is None:
             self._seen[link.epoch] = Seen(link, leg, now_us, (leg,))
@@ -264,9 +266,10 @@ class Subscription:
         return self._seen.pop(epoch)
 
     def _go_on(self) -> list[Action]:
-        """Legs that could not go on from before can from here."""
-        done = self.chain.delivered
-        waited = [at for at, leg in enumerate(self.legs) if leg.up and 0 < leg.floor <= done]
+        """Legs that could not go on from before can from here, and of those that were too far ahead it is asked again what they have: who
+        does not know of an epoch could not ask for it, if the leg with rows stood still before it."""
+        done, room = self.chain.delivered, len(self._seen) <= AHEAD_MOST // 2
+        waited = [at for at, leg in enumerate(self.legs) if leg.up and (0 < leg.floor <= done or (leg.beyond and room))]
         for at in waited:
             self.legs[at].floor = 0
         return [self._follow(at) for at in waited]
@@ -317,7 +320,7 @@ class Subscription:
 
     def _follow(self, leg: int) -> Follow:
         state = self.legs[leg]
-        state.brings = "rows" if self.race or leg == self._rows else "heads"
+        state.brings, state.beyond = "rows" if self.race or leg == self._rows else "heads", False
         return Follow(leg, state.brings, self.chain.delivered)
 
     def _replace_rows(self) -> list[Action]:

@@ -5,6 +5,7 @@ The wait is in the sink's own thread, so it holds back this region only, and no 
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any, Final
@@ -22,6 +23,10 @@ from evenflow.world.spark.regions.serving import Served
 
 LOOK_S: Final = 0.01
 """Who waits for another region asks the sink so often."""
+SAY_US: Final = 5_000_000
+"""After so long it says for what it waits."""
+
+log = logging.getLogger("evenflow")
 
 
 class AppendingWriter(Writer):
@@ -32,7 +37,7 @@ class AppendingWriter(Writer):
         not go on with one: at a location a dataflow may have become another one. "": nobody asks."""
         self._appender, self._appending = appender, Appending(turns, last)
         self._whose = whose if last == 0 else ""
-        self._closed = threading.Event()
+        self._closed, self._said = threading.Event(), False
 
     @property
     def appended(self) -> int:
@@ -60,8 +65,19 @@ class AppendingWriter(Writer):
                     if self._closed.wait(LOOK_S):
                         raise SinkError("the run is over")
                     self._look()
+                    self._say(epoch)
                 case Next.APPEND:
                     self._append(link, batch)
+
+    def _say(self, epoch: int) -> None:
+        """Once, that nobody brings what is before this region's first epoch."""
+        turns = self._appending.turns
+        if not self._said and turns.still_us(_now_us()) >= SAY_US:
+            self._said = True
+            log.warning(
+                "sink %r has epoch %d last, and this region what comes behind epoch %d: epoch %d waits for who brings the rest",
+                turns.sink, turns.held.epoch, turns.begun, epoch,
+            )  # fmt: skip
 
     def _append(self, link: Link, batch: pa.RecordBatch) -> None:
         try:
