@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
@@ -42,6 +43,17 @@ def new_topic(broker: KafkaBroker) -> Any:
 
 def region(sink: Any, place: int, group: str = "traffic", last: int = 0, whose: str = "") -> AppendingWriter:
     return Shared(sink, "out", place, last, whose).open(group)  # type: ignore[return-value]
+
+
+def commits(broker: KafkaBroker) -> int:
+    """Messages in the broker's own topic of committed offsets."""
+    asking = confluent_kafka.Consumer({"bootstrap.servers": broker.address, "group.id": uuid.uuid4().hex})
+    partitions = asking.list_topics("__consumer_offsets", timeout=15).topics["__consumer_offsets"].partitions
+    marks = [
+        asking.get_watermark_offsets(confluent_kafka.TopicPartition("__consumer_offsets", number), timeout=15) for number in partitions
+    ]
+    asking.close()
+    return sum(high for _, high in marks)
 
 
 def values(broker: KafkaBroker, topic: str) -> list[int]:
@@ -116,7 +128,7 @@ def test_who_is_not_answered_knows_nothing_and_asks_again(broker: KafkaBroker, m
     first.close()
     back = region(sink, 0, last=1)
     away = replace(sink, servers="127.0.0.1:1")
-    monkeypatch.setattr("evenflow.sinks.kafka.TIMEOUT_S", 1.0)
+    monkeypatch.setattr(import_module("evenflow.sinks.kafka"), "TIMEOUT_S", 1.0)
     appender = back._appender
     asked, settings = appender._group, appender._settings  # type: ignore[attr-defined]
     appender._settings = cluster_settings(away.servers, ())  # type: ignore[attr-defined]
@@ -172,6 +184,29 @@ def test_a_fence_that_shows_while_rows_are_handed_over_is_one(broker: KafkaBroke
     assert appender.last() == (1, 1) and appender.append(1, 2, 2, rows(5)), "it was given up, and can be opened again"
     appender.close()
     assert values(broker, sink.topic) == [1, 5]
+
+
+def test_what_the_topic_has_is_committed_again_where_no_epoch_has_rows(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker forgets what nobody commits. Commits are counted by the transactions that it knows of."""
+    sink = new_topic(broker)
+    first, second = region(sink, 0, whose="{}"), region(sink, 1)
+    first.write(3, rows(3))
+    kept = first._appender.last()
+    for one, says in ((first, True), (second, True), (second, True), (first, False)):
+        before = commits(broker)
+        one.write(4, rows().slice(0, 0))
+        assert commits(broker) == before, "not before it is time"
+        with monkeypatch.context() as later:
+            later.setattr("evenflow.world.spark.regions.appending.AGAIN_US", 0)
+            one.write(5, rows().slice(0, 0))
+        assert one._appender.last() == kept and one._appender.noted == "{}"
+        assert (commits(broker) > before) == says, "who was fenced leaves it to the one that did that"
+    first.write(9, rows(9))
+    second.write(3, rows(3))
+    second.write(9, rows(9))
+    assert (first.appended, second.seen) == (2, 2) and values(broker, sink.topic) == [3, 9]
+    first.close()
+    second.close()
 
 
 def test_a_region_with_other_rows_is_stopped(broker: KafkaBroker) -> None:

@@ -136,6 +136,8 @@ class KafkaAppender(Appender):
     A region opens its producer only when it is its turn.
     """
 
+    forgets = True
+
     def __init__(self, sink: KafkaSink, group: str, name: str, whose: str = "") -> None:
         kafka = client()
         self._whose = whose
@@ -196,14 +198,8 @@ class KafkaAppender(Appender):
                 if self._held[0] != prev:
                     self._give_up()
                     return False
-            producer = self._producer
-            producer.begin_transaction()
-            refused = produce(producer, self._sink, batch, failures)
-            done = kafka.TopicPartition(self._sink.topic, 0, epoch, metadata=with_note(digest, self._whose))
-            producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
-            if refused is not None:
-                raise refused
-            producer.commit_transaction(TIMEOUT_S)
+            self._producer.begin_transaction()
+            self._commit(epoch, digest, self._whose, produce(self._producer, self._sink, batch, failures))
         except kafka.KafkaException as error:
             self._give_up()
             if error.args[0].code() in fencings():
@@ -215,6 +211,29 @@ class KafkaAppender(Appender):
             raise
         self._held, self.noted = (epoch, digest), self._whose
         return True
+
+    def _commit(self, epoch: int, digest: int, whose: str, refused: Any = None) -> None:
+        """What is in the transaction, and that this is the last epoch. refused: see `produce`."""
+        done = client().TopicPartition(self._sink.topic, 0, epoch, metadata=with_note(digest, whose))
+        self._producer.send_offsets_to_transaction([done], self._group.consumer_group_metadata(), TIMEOUT_S)
+        if refused is not None:
+            raise refused
+        self._producer.commit_transaction(TIMEOUT_S)
+
+    def say_again(self) -> None:
+        """Commit the offset again: of a group without members a broker forgets what nobody commits for `offsets.retention.minutes`."""
+        kafka = client()
+        try:
+            if self._producer is None:
+                self._own()
+                self._held = self._committed(TIMEOUT_S)
+            if self._held is not None and self._held[0]:
+                self._producer.begin_transaction()
+                self._commit(*self._held, self.noted)
+        except kafka.KafkaException as error:
+            self._give_up()
+            if error.args[0].code() not in fencings():  # Else another region writes, or has just said it.
+                raise self._failed("cannot be told again what it has", error.args[0]) from error
 
     def _give_up(self) -> None:
         producer, self._producer = self._producer, None

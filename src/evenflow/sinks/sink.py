@@ -62,9 +62,10 @@ class Appender(ABC):
     """An open sink to which the regions of a group write. It remembers the last epoch with rows and that one's digest.
 
     fenced: the last `append` took nothing because another region writes now. noted: whose the last epoch is, as `last` found it: what
-    the appender that took it was opened with; "" if that is not known.
+    the appender that took it was opened with; "" if that is not known. forgets: what it has is forgotten if nobody says it for some days.
     """
 
+    forgets: ClassVar[bool] = False
     fenced: bool = False
     noted: str = ""
 
@@ -76,6 +77,10 @@ class Appender(ABC):
     def append(self, prev: int, epoch: int, digest: int, batch: pa.RecordBatch) -> bool:
         """Take all rows of `epoch` if the last epoch is `prev`, in one step with noting it. False if it is another one: nothing was done.
         After an error it is not known whether it was taken; `last` says."""
+
+    def say_again(self) -> None:
+        """Note again what it has, of a sink that `forgets`. Raises SinkError."""
+        return
 
     def close(self) -> None:
         """Give everything back. May be called twice."""

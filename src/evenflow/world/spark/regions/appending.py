@@ -23,6 +23,8 @@ from evenflow.world.spark.regions.serving import Served
 
 LOOK_S: Final = 0.01
 """Who waits for another region asks the sink so often."""
+AGAIN_US: Final = 6 * 3_600_000_000
+"""When no epoch has had rows for so long, a sink that forgets is told again what it has; by the next region after twice as long."""
 SAY_US: Final = 5_000_000
 """After so long it says for what it waits."""
 
@@ -37,7 +39,7 @@ class AppendingWriter(Writer):
         not go on with one: at a location a dataflow may have become another one. "": nobody asks."""
         self._appender, self._appending = appender, Appending(turns, last)
         self._whose = whose if last == 0 else ""
-        self._closed, self._said = threading.Event(), False
+        self._closed, self._said, self._told_us = threading.Event(), False, _now_us()
 
     @property
     def appended(self) -> int:
@@ -55,6 +57,7 @@ class AppendingWriter(Writer):
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
         """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree, GroupDiffers."""
         if not batch.num_rows:
+            self._say_again()
             return
         link = self._appending.link(epoch, set_of_rows(batch))
         while (step := self._appending.next(link, _now_us())) is not Next.DONE:
@@ -68,6 +71,16 @@ class AppendingWriter(Writer):
                     self._say(epoch)
                 case Next.APPEND:
                     self._append(link, batch)
+        self._told_us = _now_us()
+
+    def _say_again(self) -> None:
+        now_us = _now_us()
+        if self._appender.forgets and now_us - self._told_us >= AGAIN_US * (1 + self._appending.turns.place):
+            self._told_us = now_us
+            try:
+                self._appender.say_again()
+            except SinkError as error:  # No row depends on it yet, and there are days left.
+                log.warning("sink %r: %s", self._appending.turns.sink, error)
 
     def _say(self, epoch: int) -> None:
         """Once, that nobody brings what is before this region's first epoch."""
