@@ -293,6 +293,36 @@ def test_a_subscriber_that_never_reads_loses_its_place_and_holds_nobody_up(
     assert server.lost_places == 1 and server._kept.bytes <= 1 << 20
 
 
+def test_who_asks_for_epochs_besides_and_takes_none_costs_no_more_than_who_follows(
+    region: Callable[..., StreamServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "UNDER_WAY_BYTES", 1 << 16)
+    server, size = region(), 300 * 1000
+    server.publish(1, rows(1, "z" * 1000, 300))
+    with dial(("127.0.0.1", server.port), secret_of(None, "test"), {"as": "subscriber", "format": 1}) as greedy:
+        greedy.hear()
+        greedy.tell(ask="follow", brings="heads", after=1)
+        for _ in range(200):
+            greedy.tell(ask="want", epoch=1)
+        deadline, waiting, most = time.monotonic() + 10.0, list[int](), 0
+        while not (waiting and waiting[-1]) and time.monotonic() < deadline:
+            places = list(server._places.values())
+            waiting, most = [len(place.wanted) for place in places], max([most, *(place.channel.queued_bytes for place in places)])
+        assert waiting[-1] > 0 and most < (1 << 16) + 2 * size, "they wait as numbers"
+        greedy.settimeout(10.0)
+
+        def ask_on() -> None:
+            for _ in range(2 * serving.WANTED_MOST):
+                greedy.tell(ask="want", epoch=1)
+            while True:
+                greedy.receive()
+
+        with pytest.raises(ConnectionError):
+            ask_on()
+    with subscribe(at(server), after=0) as other:
+        assert some(other, 1) == [1]
+
+
 class Impostor:
     """A region that knows the secret, and says what it is told to say to whoever follows."""
 

@@ -10,8 +10,9 @@ import json
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pyarrow as pa
@@ -34,6 +35,8 @@ UNDER_WAY_BYTES: Final = 4 << 20
 """What a subscriber may have been sent and not taken."""
 LOOK_S: Final = 0.02
 """Those who have not taken what was under way are looked at again so often, and what is too old is forgotten."""
+WANTED_MOST: Final = 1_024
+"""Epochs that a subscriber may have asked for besides: it asks for one when that is late."""
 SUBSCRIBERS_MOST: Final = 256
 LAST_WORDS_S: Final = 2.0
 """So long a run that is over waits for its subscribers to have read all; a run that goes on never waits."""
@@ -50,7 +53,8 @@ Rows = tuple[pa.Buffer, pa.Schema]
 @dataclass(slots=True)
 class Place:
     """Of a subscriber. after: the last epoch that it was sent; None: it has not said from where, or cannot go on. told: the columns. marks:
-    it wants to know which epochs have passed without rows; passed: up to there it does."""
+    it wants to know which epochs have passed without rows; passed: up to there it does. wanted: epochs that it has asked for besides, and
+    was not sent yet."""
 
     channel: Channel
     after: int | None = None
@@ -61,6 +65,7 @@ class Place:
     passed: int = 0
     moved_s: float = 0.0
     sent: int = 0
+    wanted: deque[int] = field(default_factory=deque)
 
 
 class StreamServer:
@@ -194,9 +199,10 @@ class StreamServer:
             place.marks, place.passed = said.get("marks") is True, 0
             self._pump(place)
         elif said.get("ask") == "want":
-            found = self._kept.of(whole_in(said, "epoch"))
-            if found is not None:
-                self._send(place, found, rows=True)
+            if len(place.wanted) >= WANTED_MOST:
+                raise UnreadableMessage(f"a subscriber asks for {WANTED_MOST:,} epochs besides and takes none")
+            place.wanted.append(whole_in(said, "epoch"))
+            self._pump(place)
         else:
             raise UnreadableMessage(f"a subscriber asks for {said.get('ask')!r:.40}")
 
@@ -217,6 +223,12 @@ class StreamServer:
     def _pump(self, place: Place) -> None:
         """Send what follows, as far as there is room under way."""
         channel = place.channel
+        while place.wanted and not channel.closed:
+            if channel.queued_bytes >= UNDER_WAY_BYTES:
+                self._look_later()
+                return
+            if (wanted := self._kept.of(place.wanted.popleft())) is not None:
+                self._send(place, wanted, rows=True)
         while place.after is not None and not channel.closed:
             if not self._kept.reaches(place.after):
                 self.lost_places += 1
