@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.store.faulty import Around
 
 from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.availability.retained import folder_of, removed_name
 from evenflow.coordinator.events import Sweep
-from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, StateRead, StateUnread, StoreState, WriteFailed, Written
+from evenflow.site.events import (
+    Event,
+    PartTaken,
+    RestoreState,
+    StateArrived,
+    StatePartRead,
+    StateRead,
+    StateUnread,
+    StoreState,
+    WriteFailed,
+    Written,
+)
 from evenflow.state import folding
 from evenflow.state.storing import Kind, StateToStore
-from evenflow.store.objects import beside_name
+from evenflow.store.objects import MOST_BYTES, beside_name
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import swept
@@ -123,6 +136,35 @@ def test_a_reader_that_nobody_hears_ends(tmp_path: Path, monkeypatch: pytest.Mon
     assert hand.join(5.0), "it waits for room that never comes"
     assert len(answers) == 1
     reactor.close()
+
+
+@pytest.mark.parametrize("copy", [0, 5])
+@pytest.mark.parametrize("spare", [False, True])
+def test_what_is_stored_is_restored_however_large_it_is(spare: bool, copy: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: whatever a checkpoint could write can be read, since verifying it says that it is whole. Method: a store of which nobody gets
+    more than 500 bytes unless he says how many there are, which stands for objects of more than a GiB."""
+    (tmp_path / "disk").mkdir()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "disk"))
+    (written,) = ask(tmp_path, order())
+    assert isinstance(written, Written) and all(stored.bytes > 500 for stored in written.objects)
+
+    class Small(Around):
+        def get(self, name: str, most: int = 500) -> bytes:
+            return super().get(name, 500 if most == MOST_BYTES else most)
+
+    monkeypatch.setattr(storing, "open_store", lambda url: Small(open_store(url)))
+    *_, read = ask(tmp_path, replace(restoring(written), copy=copy), spare=spare)
+    assert isinstance(read, StateArrived if copy else StateRead)
+
+
+def test_no_more_of_an_object_is_read_than_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may be able to write where a location is."""
+    monkeypatch.setattr(storing, "PAUSE_S", 0.001)
+    (written,) = ask(tmp_path, order())
+    assert isinstance(written, Written)
+    os.truncate(tmp_path / written.objects[1].name, 1 << 40)
+    (unread,) = ask(tmp_path, restoring(written))
+    assert isinstance(unread, StateUnread) and written.objects[1].name in unread.why
 
 
 @pytest.mark.parametrize("how", ["altered", "missing", "cut off"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 from evenflow.errors import LocationError
@@ -17,7 +17,7 @@ from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, 
 from evenflow.site.kept_rows import ReadRows, RowsUnread, StoreRows, read_rows, write_rows
 from evenflow.site.restoring import read, read_for_copy
 from evenflow.state.page_snapshot import State
-from evenflow.store.objects import Store
+from evenflow.store.objects import MOST_BYTES, Store
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.executor.beside import Beside
@@ -114,7 +114,7 @@ class Storing(Beside[Order]):
         if action.copy:
             return self._restore_copy(action)
         event: Event = StateUnread(action.segment, "it was not read")
-        said = 0
+        said, sizes = 0, _sizes(action)
 
         def say(part: StatePartRead) -> None:
             nonlocal said
@@ -125,7 +125,7 @@ class Storing(Beside[Order]):
             if tried:
                 self._closed.wait(PAUSE_S * 2**tried)
             try:
-                event = read(action, self._get_state, say)
+                event = read(action, lambda name: self._get_state(name, sizes[name]), say)
             except Exception as error:
                 event = StateUnread(action.segment, f"{type(error).__name__}: {error}")
             if said or not isinstance(event, StateUnread):
@@ -134,11 +134,12 @@ class Storing(Beside[Order]):
 
     def _restore_copy(self, action: RestoreState) -> Event:
         event: Event = TransferFailed(action.copy, "it was not read")
+        sizes = _sizes(action)
         for tried in range(TRIES):
             if tried:
                 self._closed.wait(PAUSE_S * 2**tried)
             try:
-                event = read_for_copy(action, self._get)
+                event = read_for_copy(action, lambda name: self._get(name, sizes[name]))
             except Exception as error:
                 event = TransferFailed(action.copy, f"{type(error).__name__}: {error}")
             if not isinstance(event, TransferFailed):
@@ -152,13 +153,13 @@ class Storing(Beside[Order]):
                 raise LocationError("nobody wants it any more")
         self._reactor.call_soon(lambda: self._tell(part))
 
-    def _get_state(self, name: str) -> State:
-        data = self._get(name)
+    def _get_state(self, name: str, most: int) -> State:
+        data = self._get(name, most)
         return put_aside(data, spill_directories()) if self._spare else data
 
-    def _get(self, name: str) -> bytes:
+    def _get(self, name: str, most: int = MOST_BYTES) -> bytes:
         found: list[bytes] = []
-        self._patiently(lambda: found.append(self._opened().get(name)))
+        self._patiently(lambda: found.append(self._opened().get(name, most)))
         return found[0]
 
     def _patiently(self, do: Callable[[], None]) -> None:
@@ -174,3 +175,8 @@ class Storing(Beside[Order]):
             except OSError:
                 if tried == TRIES or self._closed.wait(PAUSE_S * 2**tried):
                     raise
+
+
+def _sizes(order: RestoreState) -> Mapping[str, int]:
+    """Bytes of each object, as the journal has them: a step's part of a checkpoint may be of any size."""
+    return {stored.name: stored.bytes for stored, _ in order.objects}
