@@ -1,8 +1,8 @@
-"""A location in HDFS, over WebHDFS or an HttpFS gateway: no library of Hadoop's and no Java are needed where Python runs.
+"""A location in HDFS, over WebHDFS: no library of Hadoop's and no Java are needed where Python runs.
 
 An object is written under a name beside the one that it will have, and renamed with the option to refuse (`renameoptions=NONE`): the name
-node does that in one step, or says FileAlreadyExistsException. Who asks is said by name (`user`) or proven by a delegation token
-(`token`); there is no Kerberos handshake here.
+node does that in one step, or says FileAlreadyExistsException. An HttpFS gateway does not know that option, so none is a location. Who
+asks is said by name (`user`) or proven by a delegation token (`token`); there is no Kerberos handshake here.
 """
 
 from __future__ import annotations
@@ -139,7 +139,10 @@ class WebHdfsStore:
         try:
             connection.request(method, target, body, {"Content-Type": "application/octet-stream"})
             answer = connection.getresponse()
-            return answer.status, answer.read(most), answer.getheader("Location")
+            data = answer.read(most)
+            if answer.length and len(data) < most:  # To ask for so many bytes at most is not told that the connection has ended before.
+                raise OSError(errno.EPROTO, f"the answer was cut off: {answer.length} bytes of it are missing", host)
+            return answer.status, data, answer.getheader("Location")
         except HTTPException as error:
             raise OSError(errno.EPROTO, f"{type(error).__name__}: {error}", host) from error
         finally:
