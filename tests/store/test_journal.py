@@ -17,7 +17,7 @@ from evenflow.availability.standing import Standing
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.store import journal as module
 from evenflow.store.directory import DirectoryStore
-from evenflow.store.journal import Appended, Outcome, append, begin, read_entry, read_journal
+from evenflow.store.journal import Appended, Outcome, Unsure, append, begin, read_entry, read_journal
 from evenflow.store.objects import MOST_BYTES, Store
 from tests.store.faulty import Around, Fails
 
@@ -269,6 +269,36 @@ def test_a_driver_that_cannot_write_does_not_begin(store: Store) -> None:
     with pytest.raises(LocationError, match=r"cannot begin the journal.*nobody answers in time"):
         begun(Fails(store, "create", TimeoutError(errno.ETIMEDOUT, "slow"), 99), "mine")
     assert read_journal(store).last == 0
+
+
+def test_who_has_begun_asks_again_whether_anybody_else_has(store: Store) -> None:
+    """The entry is in: to give up then would leave it there, and nobody who goes on."""
+    asked: list[int] = []
+
+    class Hiccup(Around):
+        left = 2
+
+        def names(self, prefix: str = "") -> list[str]:
+            if self.left and entry_name(1) in super().names(prefix):
+                self.left -= 1
+                raise TimeoutError(errno.ETIMEDOUT, "slow")
+            return super().names(prefix)
+
+    standing = read_journal(store)
+    begin(Hiccup(store), standing, lambda known: BEGUN, "mine", again=asked.append)
+    assert (standing.generation, standing.nonce, asked) == (1, "mine", [1, 2])
+
+
+@pytest.mark.parametrize("method", ["create", "names"])
+def test_who_may_have_begun_is_told_with_which_entry(tmp_path: Any, method: str) -> None:
+    """So that it does not take that one for another driver's."""
+    store = DirectoryStore(str(tmp_path))
+    standing = begun(store, "first")
+    with pytest.raises(Unsure, match="nobody answers in time") as unsure:
+        begin(Fails(store, method, TimeoutError(errno.ETIMEDOUT, "slow"), 99, done=True), standing, lambda known: BEGUN, "mine")
+    assert isinstance(unsure.value.__cause__, OSError), "who stands by waits on"
+    found = read_journal(store)
+    assert unsure.value.own == (found.generation, found.nonce) == (2, "mine")
 
 
 def test_a_bound_holds_for_what_is_read_too(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,13 +15,15 @@ from tests.restarting import wait_until
 from tests.spark.test_deadly_rows import deadly
 
 import evenflow as ef
+from evenflow.availability.entries import JOURNAL, Begun, from_bytes
 from evenflow.bench import killing
 from evenflow.bench.bare import BareEngine
 from evenflow.bench.restart import taken_of
 from evenflow.errors import Fenced, PartitionsLost, UserCodeCrashed
 from evenflow.query.planner import layout
 from evenflow.sources.generator import GeneratorSource
-from evenflow.store.journal import read_journal
+from evenflow.store.directory import DirectoryStore
+from evenflow.store.journal import LOOKS, read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.taking import begin, look
@@ -136,6 +139,43 @@ def test_it_can_be_stopped_while_it_waits_for_sites(engine: Callable[..., BareEn
     wait_until(lambda: "lost" in kinds(run), 60, "it is lost")
     run.stop()
     assert not run.is_active and run.exception() is None
+
+
+@pytest.mark.parametrize("silent", ["create", pytest.param("names", marks=pytest.mark.conformance)])
+def test_a_driver_is_not_fenced_by_its_own_beginning(
+    engine: Callable[..., BareEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
+    """Goal: a store that does not say whether the next generation has begun costs a generation, and not the run. Method: its entry is in,
+    and no answer comes, to that or to the looks behind it."""
+    given, made = Given(tmp_path / "location"), engine(sites=1, checkpoint_s=0.5)
+    create, names, second = DirectoryStore.create, DirectoryStore.names, list[str]()
+
+    def creates(store: DirectoryStore, name: str, data: bytes) -> None:
+        begins = name.startswith(JOURNAL) and isinstance(from_bytes(data, json.loads(data)["number"]).matter, Begun)
+        try:
+            create(store, name, data)
+        finally:
+            if begins and json.loads(data)["generation"] == 2:
+                second.append(name)
+                if silent == "create":
+                    raise TimeoutError(errno.ETIMEDOUT, "no answer")
+
+    def lists(store: DirectoryStore, prefix: str = "") -> list[str]:
+        if silent == "names" and prefix == JOURNAL and 0 < len(second) <= LOOKS:
+            second.append(prefix)
+            raise TimeoutError(errno.ETIMEDOUT, "no answer")
+        return names(store, prefix)
+
+    monkeypatch.setattr(DirectoryStore, "create", creates)
+    monkeypatch.setattr(DirectoryStore, "names", lists)
+    run = begun(made, given)
+    kill_sites(run)
+    wait_until(lambda: kinds(run).count("recovered_in_place") == 1 or not run.is_active, 90, "the run goes on")
+    assert run.exception() is None and run.progress()["journal"]["generation"] == 3
+    there = given.rows.total()
+    wait_until(lambda: given.rows.total() > there + 500, 90, "500 rows more")
+    run.stop(drain=True)
+    assert sorted(set(given.epochs)) == given.epochs and given.rows == given.expected()
 
 
 @pytest.mark.conformance

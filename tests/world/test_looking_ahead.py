@@ -77,3 +77,14 @@ def test_what_cannot_be_read_before_is_read_when_it_is_needed(tmp_path: Path) ->
     entry.rmdir()
     os.rename(tmp_path / "aside", entry)
     assert look_again(found, own.generation, own.nonce, ahead).standing.last == own.last
+
+
+def test_what_a_driver_may_have_begun_with_itself_is_no_other_drivers(tmp_path: Path) -> None:
+    """The store had not said whether its entry was in; it was."""
+    own, found = began(tmp_path).standing, looked(tmp_path)
+    late = begin(looked(tmp_path)).standing
+    fresh = look_again(found, own.generation, own.nonce, None, [(late.generation, late.nonce)])
+    assert (fresh.standing.generation, fresh.standing.last) == (2, late.last)
+    begin(looked(tmp_path))
+    with pytest.raises(Fenced):
+        look_again(found, own.generation, own.nonce, None, [(late.generation, late.nonce)])

@@ -38,6 +38,8 @@ from evenflow.store.opening import explain
 
 MOST_ENTRY_BYTES: Final = 1 << 26
 """An entry of a thousand sites with a hundred objects each has some 15 MB."""
+LOOKS: Final = 5
+"""So often it is looked whether an entry with which a driver has begun is the newest one: it is in already."""
 F = TypeVar("F", bound=Fold)
 T = TypeVar("T")
 Each = Callable[[Callable[[str], Any], Sequence[str]], list[Any]]
@@ -61,6 +63,15 @@ class Appended:
 
     outcome: Outcome
     error: OSError | None = None
+
+
+class Unsure(LocationError):
+    """The store has not said whether a driver has begun: its entry may be in, or may appear yet. Whoever finds it there later has not been
+    overtaken by another one. own: generation and nonce of the entry."""
+
+    def __init__(self, text: str, entry: Entry) -> None:
+        super().__init__(text)
+        self.own = (entry.generation, entry.nonce)
 
 
 def read_journal(store: Store, unreadable: Iterable[tuple[int, int]] = ()) -> Standing:
@@ -219,18 +230,19 @@ def begin(
 
     known: where the location stands; at the end with what came meanwhile and with this driver's entry. begun: what that says, given where
     the location stands. nonce: of this driver alone. tries: so often, where the driver that is replaced still appends. again: as in
-    `append`. Raises Overtaken if another driver has begun meanwhile, LocationError if the store does not take the entry; JournalCorrupt.
+    `append`. Raises Overtaken if another driver has begun meanwhile, Unsure if the store does not say; JournalCorrupt, LocationError.
     """
     for left in range(tries - 1, -1, -1):
         entry = Entry(known.last + 1, known.generation + 1, nonce, begun(known))
         done = append(store, entry, again=again)
         match done.outcome:
             case Outcome.OURS:
-                _demand_newest(store, entry.number, known)
+                _demand_newest(store, entry, known, again)
                 known.add(entry)
                 return
             case Outcome.UNKNOWN:
-                raise LocationError(explain("begin the journal", store.url, done.error or OSError("the store does not answer")))
+                error = done.error or OSError("the store does not answer")
+                raise Unsure(explain("begin the journal", store.url, error), entry) from error
             case Outcome.FOREIGN:
                 generation = known.generation
                 read_on(store, known)
@@ -238,17 +250,21 @@ def begin(
                     raise Overtaken(f"another driver has begun at {store.url} at this very moment: only one of them can go on")
 
 
-def _demand_newest(store: Store, number: int, known: Standing) -> None:
+def _demand_newest(store: Store, made: Entry, known: Standing, again: Callable[[int], None]) -> None:
     """The entry that was made just now is the newest one. Who has hung for long between reading and this has made it where another driver's
     was, which has been collected; nobody will ever read it there. Then `known` is read anew, so that who waits can wait on."""
-    try:
-        outrun = Listed.of(store.names(JOURNAL)).is_outrun(number)
-    except OSError as error:
-        raise LocationError(explain("see whether another driver has begun", store.url, error)) from error
+    for tried in range(1, LOOKS + 1):
+        try:
+            outrun = Listed.of(store.names(JOURNAL)).is_outrun(made.number)
+            break
+        except OSError as error:
+            if tried == LOOKS:
+                raise Unsure(explain("see whether another driver has begun", store.url, error), made) from error
+        again(tried)
     if outrun:
         known.become(read_journal(store, known.unreadable))
         raise Overtaken(
-            f"another driver runs at {store.url}: its journal has gone on beyond entry {number} while this one was about to begin"
+            f"another driver runs at {store.url}: its journal has gone on beyond entry {made.number} while this one was about to begin"
         )
 
 

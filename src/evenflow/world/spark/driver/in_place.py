@@ -23,7 +23,8 @@ from evenflow.availability.reading import Read
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.events import Kind, StopRequested
 from evenflow.coordinator.survival import SURVIVED, Gathering, Survival
-from evenflow.errors import ClusterError, EvenflowError, LocationError
+from evenflow.errors import ClusterError, EvenflowError, LocationError, Overtaken
+from evenflow.store.journal import Unsure
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.run_loop import RunLoop
@@ -167,16 +168,20 @@ class Generations:
             after.ask_soon(asked)
 
     def _begin(self, means: Means, before: RunLoop, sites: tuple[SiteId, ...], ahead: Ahead) -> RunLoop | None:
-        """A store that does not answer is asked again for a while: what failed was to read it, so nothing has begun. Raises Fenced, and as
-        `Means.begin`."""
+        """A store that does not answer is asked again for a while. What this driver may have begun with meanwhile is a generation without
+        anything, behind which the next one begins. Raises Fenced, and as `Means.begin`."""
         late_s, journal = time.monotonic() + means.place_timeout_s, before.machine.journal
         assert journal is not None
+        unsure: list[tuple[int, str]] = []
         while True:
             try:
-                fresh = look_again(means.found, journal.generation, journal.nonce, ahead.take())
+                fresh = look_again(means.found, journal.generation, journal.nonce, ahead.take(), unsure)
                 return means.begin(before, sites, fresh)
             except LocationError as error:
-                if self._stopping or time.monotonic() >= late_s or not isinstance(error.__cause__, OSError):
+                if isinstance(error, Unsure):
+                    unsure.append(error.own)
+                again = isinstance(error.__cause__, OSError) or (isinstance(error, Overtaken) and unsure)
+                if self._stopping or time.monotonic() >= late_s or not again:
                     raise
             threading.Event().wait(STORE_S)
             sites = means.sites() or sites

@@ -180,16 +180,19 @@ def look_ahead(found: Found) -> Read[Standing]:
     return journal.fold(found.location.store, Standing)
 
 
-def look_again(found: Found, generation: int, nonce: str, ahead: Read[Standing] | None = None) -> Found:
+def look_again(
+    found: Found, generation: int, nonce: str, ahead: Read[Standing] | None = None, unsure: Collection[tuple[int, str]] = ()
+) -> Found:
     """The same location as it stands now, for the driver that has begun that generation and is to begin the next one.
 
-    ahead: what was read of it a moment ago, which is read on. Raises Fenced if another driver has begun meanwhile, and as `look`.
+    ahead: what was read of it a moment ago, which is read on. unsure: generations and nonces with which that driver may have begun since
+    (`Unsure`). Raises Fenced if another driver has begun meanwhile, and as `look`.
     """
     store = found.location.store
     standing, passed_over = readable(store) if ahead is None else readable_on(store, journal.read_on(store, ahead.fold))
     if ahead is not None:
         passed_over = (*ahead.passed_over, *passed_over)
-    if (standing.generation, standing.nonce) != (generation, nonce):
+    if (standing.generation, standing.nonce) not in {(generation, nonce), *unsure}:
         raise Fenced(FENCED.format(generation=standing.generation, own=generation))
     return replace(found, standing=standing, passed_over=passed_over, saved=None, carried=None)
 
@@ -242,7 +245,7 @@ def age_s(standing: Standing, alive: Alive | None = None) -> float:
 def begin(found: Found, tries: int = 1) -> Taken:
     """Append the entry with which this driver begins. tries: so often, where the driver that is replaced still appends.
 
-    Raises LocationError if another one has begun at the same moment, or the store does not take it.
+    Raises LocationError if another one has begun at the same moment, or the store does not take it; `Unsure` if it may be in.
     """
     before, store = found.standing, found.location.store
     digest = structure_digest(found.program)
