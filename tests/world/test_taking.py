@@ -9,6 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,17 +19,19 @@ from tests.store.s3_server import ACCESS, s3_server
 import evenflow as ef
 from evenflow.availability.alive import MOST_ALIVE_BYTES, Alive, alive_name
 from evenflow.availability.alive import to_bytes as alive_bytes
-from evenflow.availability.entries import Completed, Cut, Ended, Entry, Logged, Piece, Stopped, StoredObject, entry_name, to_bytes
+from evenflow.availability.entries import JOURNAL, Completed, Cut, Ended, Entry, Logged, Piece, Stopped, StoredObject, entry_name, to_bytes
 from evenflow.availability.retained import CHECKPOINTS
 from evenflow.bench.bare import BareEngine
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.query.planner import layout
 from evenflow.sources.pushed import SparkSource
-from evenflow.store.journal import MOST_ENTRY_BYTES, read_journal
+from evenflow.store.journal import MOST_ENTRY_BYTES, collect, read_entry, read_journal
 from evenflow.store.objects import MOST_BYTES
 from evenflow.stream.digest import digest_of
+from evenflow.stream.ids import SiteId
 from evenflow.world.locations.silence import alive_at
-from evenflow.world.spark.driver.standing_by import Place, StandbyProgress, StandingBy
+from evenflow.world.spark.driver.options import EngineOptions
+from evenflow.world.spark.driver.standing_by import Place, StandbyProgress, Standbys, StandingBy
 from evenflow.world.spark.driver.taking import Found, Taken, await_silence, begin, look
 
 PLANNING = {"sites": 2, "partitions": 16, "max_partitions": None, "writers": None}
@@ -321,6 +324,72 @@ def test_who_stands_by_does_not_take_over_what_is_stopped_while_it_passes_a_chec
     waiting = StandingBy(str(tmp_path), "taken", Place(lambda: 2, 2, 1, 0.0), 0.05, watch)
     with pytest.raises(KeyboardInterrupt):
         waiting.await_turn(found)
+
+
+def test_who_stood_by_and_was_away_for_long_sees_what_was_done_since_and_takes_over_when_that_driver_is_silent(tmp_path: Path) -> None:
+    """Goal: to be away costs who stands by time, and not its eyes. Method: meanwhile what comes next for it was collected behind a
+    snapshot, with the checkpoint that it knows; then the driver ends."""
+    taken, names = began(tmp_path), list[str]()
+    store, found = taken.location.store, None
+    for number, epoch in enumerate((2, 4, 6), 1):
+        log(taken, epoch - 1, epoch)
+        log(taken, epoch, epoch)
+        names.append(checkpoint(taken, number, epoch))
+        if found is None:
+            found = looked(tmp_path)
+        else:
+            collect(store, taken.standing.checkpoints[-1])
+    assert found is not None
+    log(taken, 7, 7)
+    store.delete(names[0])
+    assert read_entry(store, found.standing.last + 1) is None, "what comes next has gone"
+
+    def watch(progress: StandbyProgress) -> None:
+        assert progress.waited_s < 20.0, f"blind: {progress}"
+
+    turn = StandingBy(str(tmp_path), "taken", Place(lambda: 2, 2, 1, 0.0), 0.05, watch).await_turn(found)
+    assert (turn.standing.last, turn.standing.durable, turn.standing.base) == (taken.standing.last, 7, 6)
+    assert turn.passed_over == ()
+    assert begin(turn).standing.generation == 2
+
+
+def test_who_stands_by_waits_on_where_the_store_does_not_say_whether_it_has_begun(tmp_path: Path) -> None:
+    """Goal: a store that hangs at the moment of taking over costs time, and not who stands by. Method: its entry is in, and no answer
+    comes."""
+    taken = began(tmp_path)
+    log(taken, 1, 1)
+    generations: list[int] = []
+
+    class Deaf(Around):
+        def create(self, name: str, data: bytes) -> None:
+            super().create(name, data)
+            if name.startswith(JOURNAL):
+                raise TimeoutError(errno.ETIMEDOUT, "no answer")
+
+        def get(self, name: str, most: int = MOST_BYTES) -> bytes:
+            raise TimeoutError(errno.ETIMEDOUT, "no answer")
+
+    def begins(found: Found, waiting: StandingBy) -> Any:
+        generations.append(found.standing.generation)
+        if len(generations) == 1:
+            found = replace(found, location=replace(found.location, store=Deaf(found.location.store)))
+        return begin(found)
+
+    class Engine:
+        sites, _stopped, options = 2, False, EngineOptions(lease_s=0.1)
+
+        def _ensure_sites(self) -> Any:
+            return None
+
+        def _sites_to_use(self) -> tuple[SiteId, ...]:
+            return (SiteId(0), SiteId(1))
+
+    def watch(progress: StandbyProgress) -> None:
+        assert progress.waited_s < 20.0, progress
+
+    run: Any = Standbys(Engine()).stand_by(str(tmp_path), "taken", 1, watch, lambda: looked(tmp_path), begins)
+    assert generations == [1, 2], "its own entry is a generation to wait for"
+    assert run.standing.generation == 3 and run.standing.durable == 1
 
 
 def test_without_any_checkpoint_that_can_be_read_everything_is_made_again(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from evenflow.coordinator.standby import Looked, Missed, Standby, Verdict
 from evenflow.errors import ClusterError, JournalCorrupt, LocationError, LostBeforeStart, Overtaken
 from evenflow.site.view import NOBODY
 from evenflow.statistics.plain import plain_fields
-from evenflow.store.journal import has_entries, read_on
+from evenflow.store.journal import has_entries, read_journal, read_on
 from evenflow.store.location import head_of
 from evenflow.store.objects import Store
 from evenflow.store.opening import open_store
@@ -211,13 +211,15 @@ class StandingBy:
         meanwhile, be it that a person has stopped the run."""
         try:
             fresh = readable_on(store, standing)
+            if fresh[0].last != standing.last:
+                # Where entries behind the newest known one were collected, reading on never comes to those that are there.
+                standing.become(read_journal(store, standing.unreadable))
+                self._machine.handle(Missed())
+                return None
         except LocationError as error:
             if not isinstance(error.__cause__, OSError):
                 raise
             self._trouble = str(error)
-            return None
-        if fresh[0].last != standing.last:
-            self._machine.handle(Missed())
             return None
         silent_s = self._machine.silent_s
         text = f"takes over from the driver of generation {standing.generation}, which has been silent for {silent_s:.1f} s"
