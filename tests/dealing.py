@@ -20,7 +20,7 @@ CALM: Final = frozenset(
     f"tests/spark/test_{name}.py"
     for name in (
         "classes", "deploying", "doctor", "heeded", "ingest", "oracle_on_spark", "page", "parquet_sink", "refresh", "repartition",
-        "spark_sink", "state_frame", "state_of_a_run", "stream_sink",
+        "spark_sink", "state_frame", "state_of_a_run", "stopped_queries", "stream_sink",
     )
 )  # fmt: skip
 """Files there that kill no executor. They have a cluster of their own, so that another worker can take them: all of the folder took twice

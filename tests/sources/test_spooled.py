@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from random import Random
 
@@ -13,6 +14,8 @@ from evenflow.sources import from_json
 from evenflow.sources.source import place
 from evenflow.sources.spooled import OBJECT_ROWS, Spool, SpooledReader, SpooledSource
 from evenflow.store.directory import DirectoryStore
+from evenflow.store.objects import MOST_BYTES, Store
+from tests.store.faulty import Around, Fails
 
 SCHEMA = pa.schema([("v", pa.int64())])
 
@@ -114,6 +117,77 @@ def test_what_is_over_goes_and_what_is_needed_stays(tmp_path: Path) -> None:
     write(there, 5, [[5]])
     behind = there.batch(5)
     assert behind is not None and behind.first == 20
+
+
+class Hiccups(Around):
+    """Three of ten requests to read fail, as some do of a store that is restarted, or has too much to do."""
+
+    def __init__(self, store: Store, seed: int) -> None:
+        super().__init__(store)
+        self._random = Random(seed)
+
+    def _hiccup(self) -> None:
+        if self._random.random() < 0.3:
+            raise TimeoutError(errno.ETIMEDOUT, "slow down")
+
+    def get(self, name: str, most: int = MOST_BYTES) -> bytes:
+        self._hiccup()
+        return super().get(name, most)
+
+    def names(self, prefix: str = "") -> list[str]:
+        self._hiccup()
+        return super().names(prefix)
+
+
+def test_a_store_that_fails_now_and_then_costs_time_and_no_row(tmp_path: Path) -> None:
+    """Goal: as with results, what is read waits for its store. Method: wherever a reader begins, objects of several rows, of which it
+    takes fewer at a time; a batch of which an object has been read already when the next one cannot be."""
+    there, every = spool(tmp_path), list[int]()
+    for number in range(4):
+        tasks = [[100 * number + 10 * task + value for value in range(5)] for task in range(number)]
+        write(there, number, tasks)
+        every += [value for task in tasks for value in task]
+    for begin in range(len(every) + 1):
+        reader, now_us, found = SpooledReader(Spool(Hiccups(DirectoryStore(str(tmp_path)), begin), "box")), 0, list[int]()
+        place(reader, begin)
+        for _ in range(200):
+            batch = reader.read(now_us, 3)
+            found += [] if batch is None else batch.column("v").to_pylist()
+            assert batch is None or reader.wake_us is None
+            now_us = max(now_us, reader.wake_us or 0)
+        assert (found, reader.batch) == (every[begin:], 3)
+
+
+def test_a_store_that_is_away_is_asked_more_and_more_seldom(tmp_path: Path) -> None:
+    away = Fails(DirectoryStore(str(tmp_path)), "get", OSError(errno.EHOSTDOWN, "a name node that stands by"), 20)
+    reader, now_us, waited = SpooledReader(Spool(away, "box")), 0, list[int]()
+    for _ in range(20):
+        assert reader.read(now_us, 10) is None and reader.wake_us is not None
+        waited.append(reader.wake_us - now_us)
+        now_us = reader.wake_us
+    assert waited[:3] == [100_000, 200_000, 400_000] and waited[-1] == 5_000_000
+    write(spool(tmp_path), 0, [[1]])
+    assert read(reader) == ([1], [(1, 0)])
+
+
+def test_batches_that_go_while_a_reader_looks_for_its_own_are_no_loss(tmp_path: Path) -> None:
+    """Spark's next batch comes when a driver begins again, and with it goes what no checkpoint needs; readers begin then, too."""
+    there = spool(tmp_path)
+    for number in range(8):
+        write(there, number, [[number]])
+
+    class Forgets(Around):
+        left = 1
+
+        def get(self, name: str, most: int = MOST_BYTES) -> bytes:
+            if self.left:
+                self.left -= 1
+                there.forget(5)
+            return super().get(name, most)
+
+    reader = SpooledReader(Spool(Forgets(DirectoryStore(str(tmp_path))), "box"))
+    place(reader, 6)
+    assert read(reader)[0] == [6, 7]
 
 
 def test_large_batches_are_several_objects(tmp_path: Path) -> None:

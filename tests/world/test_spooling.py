@@ -23,7 +23,7 @@ from evenflow.stream.ids import SiteId
 from evenflow.world.locations.streamed import position_in
 from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.bridge.spooling import _folder, _write, spooled
-from evenflow.world.spark.bridge.streamed import check_notes, notes_at
+from evenflow.world.spark.bridge.streamed import Spooler, check_notes, notes_at
 
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("took", pa.duration("us"))])
 NO_SPARK: Any = None
@@ -87,6 +87,16 @@ def test_spark_notes_are_at_the_location_whatever_the_usual_file_system_is(tmp_p
     assert notes_at(DirectoryStore(f"{tmp_path}/a b/"), "spark/box") == f"file://{tmp_path}/a%20b/spark/box"
     assert notes_at(open_store("s3://bucket/runs/"), "spark/box") == "s3a://bucket/runs/spark/box"
     assert notes_at(open_store("webhdfs://host:9870/runs"), "spark/box") == "webhdfs://host:9870/runs/spark/box"
+
+
+def test_rows_behind_the_end_of_a_stream_are_refused_and_not_taken_for_written(tmp_path: Path) -> None:
+    """Nobody would read them, and Spark would not give them again. Locations may have an end of a query that was only stopped."""
+    writes = Spooler.__new__(Spooler)
+    writes._store = DirectoryStore(str(tmp_path))
+    writes._spool = Spool(writes._store, "box")
+    writes._spool.name(0, (), ended=True)
+    with pytest.raises(LocationError, match="batch 0 of streamed/box is the stream's end"):
+        writes._write(NO_SPARK, 0)
 
 
 def test_a_checkpoint_says_how_many_rows_it_has_behind_it(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ out of the folder.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import uuid
@@ -37,6 +38,12 @@ OBJECT_BYTES: Final = 16 * 2**20
 """Rows and bytes of an object with rows at most, but for one row that has more."""
 MOST_BATCH_BYTES: Final = 1 << 26
 """Of what names a batch's rows: some hundred thousand objects."""
+LISTS: Final = 8
+"""So often it is listed which batches there are, if some of them go meanwhile."""
+RETRY_US: Final = (100_000, 5_000_000)
+"""After so long a store that fails is asked again: from, doubled each time, up to."""
+FOR_GOOD: Final = frozenset({errno.ENOENT, errno.EINVAL, errno.EFBIG})
+"""What a store says of an object that is gone, of a name that is none, and of an object that is too large: it will say so again."""
 POLL_US: Final = 20_000
 """How often a reader that has everything looks for the next batch."""
 BATCH: Final = re.compile(r"(\d{10})\.json")
@@ -66,6 +73,10 @@ class Batch(NamedTuple):
     def behind(self) -> int:
         """Rows of all batches up to this one."""
         return self.first + self.rows
+
+
+class _Forgotten(Exception):
+    """A batch that was listed is not there any more."""
 
 
 class Spool:
@@ -116,12 +127,20 @@ class Spool:
     def at(self, position: int) -> Batch:
         """The last batch that begins there or before: what comes behind `position` rows is in it, or in a later one. Raises LookupError if
         these rows are gone, or have never been there."""
+        for _ in range(LISTS):
+            try:
+                return self._at(position)
+            except _Forgotten:
+                continue  # Older ones go while it is looked for: the writer keeps what is behind a position, and nothing before.
+        raise LookupError(f"batches go faster than the rows behind the first {position} can be looked for")
+
+    def _at(self, position: int) -> Batch:
         numbers, found = self.numbers(), dict[int, Batch]()
 
         def first(number: int) -> int:
             batch = self.batch(number)
             if batch is None:
-                raise LookupError(f"batch {number} has gone while it was looked for")
+                raise _Forgotten
             found[number] = batch
             return batch.first
 
@@ -199,10 +218,14 @@ def _in_objects(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class SpooledReader(Reader):
-    """_batch: that is read, _rows its rows from those on that have not been given, of which there are _missing."""
+    """_batch: that is read, _rows its rows from those on that have not been given, of which there are _missing.
+
+    A store that fails is asked again for as long as it takes: rows wait there, and whoever else reads would find it no better.
+    """
 
     def __init__(self, spool: Spool) -> None:
         self._spool = spool
+        self._retry_us = RETRY_US[0]
         self._number, self._missing, self._skipped = 0, 0, 0
         self._batch: Batch | None = None
         self._rows: Iterator[pa.RecordBatch] = iter(())
@@ -214,9 +237,14 @@ class SpooledReader(Reader):
     def read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         self.wake_us = None
         try:
-            return self._read(now_us, max_rows)
+            rows = self._read(now_us, max_rows)
         except (OSError, LookupError, ValueError) as error:
+            if isinstance(error, OSError) and error.errno not in FOR_GOOD:
+                self.wake_us, self._retry_us = now_us + self._retry_us, min(2 * self._retry_us, RETRY_US[1])
+                return None
             raise SourceError(f"cannot read {self._spool.folder}: {type(error).__name__}: {error}") from error
+        self._retry_us = RETRY_US[0]
+        return rows
 
     def _read(self, now_us: int, max_rows: int) -> pa.RecordBatch | None:
         if self._skipped:
@@ -224,7 +252,7 @@ class SpooledReader(Reader):
             return None  # Of what was whole before it is said so before any row comes.
         if self._batch is None and not self._next(now_us):
             return None
-        rows = self._left if self._left is not None else next(self._rows, None)
+        rows = self._left if self._left is not None else self._more()
         self._left = None
         if rows is not None:
             if rows.num_rows > max_rows:
@@ -233,6 +261,15 @@ class SpooledReader(Reader):
         if not self._missing:
             self._end()
         return rows
+
+    def _more(self) -> pa.RecordBatch | None:
+        """The rest of an object of the batch."""
+        assert self._batch is not None
+        try:
+            return next(self._rows, None)
+        except OSError:  # What has failed gives nothing any more.
+            self._rows = self._spool.rows(self._batch, self._batch.rows - self._missing)
+            raise
 
     def _next(self, now_us: int) -> bool:
         """Begin the next batch, if it is there."""
@@ -255,8 +292,9 @@ class SpooledReader(Reader):
     def _seek(self) -> None:
         """Go on behind the rows that were read before. Between two batches nobody knows whether it was said that the first is whole, so it
         is said again; where rows of the second have come, it was: an epoch has rows of one batch only, and that word behind them."""
-        position, self._skipped = self._skipped, 0
+        position = self._skipped
         batch = self._spool.at(position)
+        self._skipped = 0
         self._begin(batch, position - batch.first)
         if not self._missing:
             self._end()

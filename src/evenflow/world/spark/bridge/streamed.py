@@ -7,13 +7,18 @@ Spark's own checkpoint moves on when a batch is named, and so durable: what it h
 being written when the driver died is made again by the next one from what Spark had noted of it, and counts once, since who names it first
 has named it. That driver goes on with both, and a stale one finds the names taken.
 
+The query lives as long as the run. If it ends before, since somebody has stopped all queries of the session, another driver's took its
+notes, or something failed, it is started again and goes on where it was: its end would close windows that are not whole.
+
 What every checkpoint that is kept has behind it is deleted as new batches come.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,6 +46,15 @@ if TYPE_CHECKING:
 RESULT: Final = "name string, rows bigint, digest string"
 NOTES: Final = "spark"
 LOOK_S: Final = 0.1
+TRIES: Final = 4
+"""So often in a row a query may end without a batch, at a store that answers: then the run ends."""
+LIVED_S: Final = 10.0
+"""A query that somebody has stopped after so long counts as one with a batch, though no rows came."""
+PAUSE_S: Final = 0.5
+"""Before it is started again; it doubles. A driver that was replaced finds that out within two seconds, and until then its query may be in
+the way of its successor's, since Spark lets only one use its notes."""
+PAUSE_MAX_S: Final = 4.0
+MOST_SAID: Final = 1_000
 
 log = logging.getLogger("evenflow")
 
@@ -69,6 +83,7 @@ class Spooler:
         self._schema = source.schema.serialize().to_pybytes()
         self._archive = ship(spark.sparkContext)
         self._forgotten: Completed | None = None
+        self._written = 0
         check_notes(self._store, self._spool, self._notes)
         self._thread = InheritableThread(target=self._serve, session=spark)
         self._thread.daemon = True
@@ -80,41 +95,65 @@ class Spooler:
     # ------------------------------------------------------------ the thread
 
     def _serve(self) -> None:
-        try:
-            if self._stream():
-                numbers = self._spool.numbers()
-                self._spool.name(numbers[-1] + 1 if numbers else 0, (), ended=True)
-        except Exception as error:
-            if not self._generations.over.is_set():
-                made = ingest_error(self._source.folder, error)
-                self._coordinator.call_soon(lambda: self._generations.newest.handle(RunBroken(made)))
+        """Until the run is over: a query that has ended goes on from its notes, whatever has ended it. None ends by itself."""
+        tries, pause_s = 0, PAUSE_S
+        while True:
+            before, began_s = self._written, time.monotonic()
+            error = self._stream()
+            if self._generations.over.is_set():
+                return
+            if self._written > before or (error is None and time.monotonic() - began_s > LIVED_S):
+                tries, pause_s = 0, PAUSE_S
+            tries += self._is_answered()
+            if tries == TRIES:
+                break
+            said = "somebody has stopped it" if error is None else f"{type(error).__name__}: {str(error)[:MOST_SAID]}"
+            log.warning("Spark's query of %s has ended, and is started again: %s", self._source.folder, said)
+            self._generations.over.wait(pause_s)
+            pause_s = min(2 * pause_s, PAUSE_MAX_S)
+        made = ingest_error(self._source.folder, error or RuntimeError(f"somebody has stopped its query {TRIES} times in a row"))
+        self._coordinator.call_soon(lambda: self._generations.newest.handle(RunBroken(made)))
 
-    def _stream(self) -> bool:
-        """Run the DataFrame's query until it ends by itself, or the run does. Returns whether it has ended by itself."""
-        writer = self._frame.writeStream.foreachBatch(lambda frame, batch: self._write(frame, int(batch)))
-        writer = writer.option("checkpointLocation", notes_at(self._store, self._notes))
-        query = writer.queryName(f"evenflow-{self._generations.newest.run_id}-{self._source.folder}").start()
+    def _stream(self) -> Exception | None:
+        """Run the DataFrame's query until it ends, or the run does. Returns what it failed of: None if somebody has stopped it."""
+        query = None
         try:
+            writer = self._frame.writeStream.foreachBatch(lambda frame, batch: self._write(frame, int(batch)))
+            writer = writer.option("checkpointLocation", notes_at(self._store, self._notes))
+            query = writer.queryName(f"evenflow-{self._generations.newest.run_id}-{self._source.folder}").start()
             while query.isActive and not self._generations.over.wait(LOOK_S):
                 pass
-            if self._generations.over.is_set():
-                return False
-            error = query.exception()
-            if error is not None:
-                raise error
-            return True
+            return None if self._generations.over.is_set() else query.exception()
+        except Exception as error:  # Spark's own, of any kind: its session may be gone, too.
+            return error
         finally:
-            if query.isActive:
-                query.stop()
+            with suppress(Exception):
+                if query is not None and query.isActive:
+                    query.stop()
+
+    def _is_answered(self) -> bool:
+        """The store answers, so it was not that. One that does not is waited for as long as it takes, as the journal does."""
+        try:
+            self._store.names(f"{self._notes}/offsets/")
+        except OSError:
+            return False
+        return True
 
     def _write(self, frame: DataFrame, number: int) -> None:
-        """One of Spark's batches. One that was named before a driver died is asked for again, and is there."""
-        if self._spool.batch(number) is None:
+        """One of Spark's batches. One that was named before a driver died is asked for again, and is there. Raises LocationError behind the
+        end of the stream, where nobody would read it."""
+        found = self._spool.batch(number)
+        if found is not None and found.ended:
+            raise LocationError(
+                f"{self._store.url}: batch {number} of {self._spool.folder} is the stream's end, and no row comes behind it"
+            )
+        if found is None:
             task = on_executor(
                 self._archive, "evenflow.world.spark.bridge.streamed", "write", self._source.url, self._source.folder, number, self._schema
             )
             made = frame.mapInArrow(lambda given: task(given), RESULT).collect()
             self._spool.name(number, [Piece(row["name"], row["rows"], row["digest"]) for row in made])
+        self._written += 1
         self._forget()
 
     def _forget(self) -> None:

@@ -1,0 +1,64 @@
+"""What ends Spark's query of a streaming DataFrame with a checkpoint location, while the run lives: it is started again, or said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import evenflow as ef
+from evenflow.errors import SourceError
+from evenflow.sources.spooled import FOLDER
+from tests.restarting import wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+def test_a_query_that_somebody_stops_goes_on_and_closes_no_window(spark: Any, engine: ef.Engine, tmp_path: Path, named: Any) -> None:
+    """Goal: what tidies up all queries of a session neither ends the stream nor loses a row. Method: Evenflow's is among them, twice."""
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
+    (tmp_path / "in").mkdir()
+
+    def give(file: int) -> None:
+        rows = pa.table({"k": [file] * 10, "ts": [1_000_000 * (10 * file + each) for each in range(10)]}, schema=schema)
+        pq.write_table(rows, tmp_path / "in" / f".{file}")
+        (tmp_path / "in" / f".{file}").rename(tmp_path / "in" / f"{file:03d}.parquet")
+
+    frame = spark.readStream.schema("k bigint, ts timestamp").parquet(str(tmp_path / "in"))
+    flow, out, windows = ef.Dataflow(named("stopped")), ef.sinks.memory(named("rows")), ef.sinks.memory(named("windows"))
+    rows = flow.from_spark(frame, name="made").with_watermark("ts", "0 seconds")
+    rows.to(out, name="rows")
+    rows.group_by().window("1 hour").agg(n="count(*)").to(windows, name="windows")
+    run = engine.start(flow, checkpoint_location=str(tmp_path / "location"))
+    try:
+        for file in range(3):
+            give(file)
+            wait_until(lambda: out.rows().num_rows == 10 * (file + 1), 90, f"rows of file {file}")  # noqa: B023
+            mine = [query for query in spark.streams.active if query.name.startswith(f"evenflow-{run.id}")]
+            if file < 2:
+                assert len(mine) == 1
+                mine[0].stop()
+        assert run.is_active and windows.rows().num_rows == 0, "the hour is not over"
+        assert not any("true" in path.read_text() for path in (tmp_path / "location" / FOLDER).glob("*/batches/*.json"))
+    finally:
+        run.stop()
+
+
+def test_a_query_that_fails_again_and_again_ends_the_run_with_what_it_fails_of(
+    spark: Any, engine: ef.Engine, tmp_path: Path, named: Any
+) -> None:
+    """Goal: an error of the user's own is said, and not tried for ever. Method: a column that Spark cannot compute."""
+    frame = (
+        spark.readStream.format("rate")
+        .options(rowsPerSecond=5, numPartitions=1)
+        .load()
+        .selectExpr("CAST(raise_error('mine') AS BIGINT) AS k")
+    )
+    flow = ef.Dataflow(named("failing"))
+    flow.from_spark(frame, name="made").to(ef.sinks.memory(named("rows")), name="rows")
+    run = engine.start(flow, checkpoint_location=str(tmp_path / "location"))
+    with pytest.raises(SourceError, match="mine"):
+        run.await_termination(120)
