@@ -12,7 +12,7 @@ import pytest
 import evenflow as ef
 from evenflow.availability.entries import Completed
 from evenflow.availability.retained import RETAINED, place_of
-from evenflow.coordinator.events import Denied, Done, Kind
+from evenflow.coordinator.events import Denied, Done, Kind, LastWithdrawn
 from evenflow.plan.layout import Layout
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
@@ -235,3 +235,58 @@ def test_a_last_checkpoint_that_is_dropped_holds_nothing_up() -> None:
     world.sources_may_end = True
     world.run_until_quiet()
     assert totals_of(world) == expected(9)
+
+
+def test_nothing_after_the_last_checkpoint_is_given_out_though_another_one_is_due_and_a_site_dies() -> None:
+    """Goal: until the run is stopped nothing is given out behind the savepoint. Method: the run is not stopped at once, checkpoints are due
+    every 20 ms, and a site is killed: then the next one would be dropped."""
+    store, planned = a_store(8), counting(8, rows=20_000)
+    world = world_with(store, planned, 8)
+    world.sources_may_end = False
+    world.run_for(0.1)
+    answer: Done | Denied = Denied(0, "nobody was asked")
+    while not isinstance(answer, Done):
+        world.run_for(0.001)
+        asked = world.checkpoint(last=True)
+        world.run_until(lambda: asked in world.answers, 5, "an answer")  # noqa: B023
+        answer = world.answers[asked]
+    store.slow = 50.0
+    world.run_for(0.5)
+    world.kill(0)
+    world.run_for(0.5)
+    assert store.standing().durable == answer.details["epoch"], "the dead are dropped, and the cuts still wait"
+    assert max(at for at, _ in world.released["out"]) <= answer.details["epoch"]
+
+
+def withdraw(world: SimWorld, request: int) -> None:
+    """Who has asked for the last checkpoint does not stop the run."""
+    world.driver.soon(lambda: world.driver.coordinate(LastWithdrawn(request)))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_a_last_checkpoint_holds_goes_on_when_nobody_stops_the_run_after_all(whole: bool) -> None:
+    """Goal: a suspend that is broken off leaves a run that gives out everything. Method: withdrawn when it is whole, or while it is under
+    way; of two who want it, the first one is no reason to go on."""
+    store, planned = a_store(9), counting(9)
+    world = world_with(store, planned, 9, None)
+    world.sources_may_end = False
+    world.run_for(0.05)
+    store.slow = 1.0 if whole else 20.0
+    asked, other = world.checkpoint(last=True), world.checkpoint(last=True)
+    world.run_for(0.01)
+    withdraw(world, asked)
+    journal = world.coordinator.journal
+    assert journal is not None
+    if whole:
+        world.run_until(lambda: other in world.answers, 5, "an answer")
+        assert isinstance(world.answers[other], Done)
+        world.run_for(0.2)
+    assert journal.until is not None, "the other one still wants it"
+    withdraw(world, other)
+    store.slow = 1.0
+    world.sources_may_end = True
+    world.run_until_quiet()
+    assert totals_of(world) == expected(9)
+    assert world.fired("K1", "withdraw")
+    again = [made.epoch for made in entries(store)]
+    assert len(again) == 1 and store.standing().durable > again[0]

@@ -83,7 +83,7 @@ PLANTED = (*MUTATIONS, *SELDOM, *VERSIONS, *DURABILITY)
 
 RARE = re.compile(
     "V3|V4|PlanAborted|MembershipChanged otherwise|TransferFailed|SiteReady otherwise|CopyFailed|PlanMissing|V1 SiteLost|LoadFailed"
-    "|B1|B2|B4|M2|K6|Waited|J5|P[1-6] "
+    "|B1|B2|B4|M2|K6|Waited|J5|LastWithdrawn|P[1-6] "
     "|PartFailed|DiskLost|GiveUp|has_failed|dies_at_the_end|(WorkDone|Spilled|SpillFailed|Loaded|CopyLive|CheckpointRequested) otherwise"
 )
 """They need not fire in so few seeds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.golden import SITES, dataflow, expected, results
@@ -14,6 +15,8 @@ from evenflow.errors import LocationError, OperationRefused
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
+from evenflow.world.spark.driver.keeping import Keeping
+from evenflow.world.spark.driver.run import Run
 
 pytestmark = [pytest.mark.timeout(240)]
 
@@ -60,6 +63,31 @@ def test_a_run_is_asked_for_checkpoints_savepoints_and_an_end_and_goes_on(tmp_pa
         assert run.progress()["checkpoint"]["number"] == last["number"]
     wanted, found = expected(), results(sinks)
     assert all(found[name] == wanted[name] for name in ("totals", "hours", "visits"))
+
+
+def test_a_suspend_that_is_broken_off_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the run gives out all it has. Method: Ctrl-C when the last checkpoint is whole, before the run is stopped, and before that."""
+    location, flow = str(tmp_path / "location"), ef.Dataflow("endless")
+    flow.source(ef.sources.generator(rate=500, keys=4)).group_by("key").agg(n="count(*)").to(ef.sinks.discard(), name="counts")
+    with BareEngine(**SITES, checkpoint_s=None) as engine:
+        run = engine.start(flow, checkpoint_location=location)
+        while run.progress()["rows_in"] < 500:
+            run.await_termination(0.05)
+        for broken_off in ((Run, "stop"), (Keeping, "_answered")):
+            with monkeypatch.context() as patch:
+                patch.setattr(*broken_off, interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    run.suspend()
+        assert run.is_active
+        run.await_termination(1.0)
+        made, standing = ef.checkpoints(location).list()[-1], read_journal(open_store(location))
+        assert standing.durable > made.epoch
+        last = run.suspend()
+    assert read_journal(open_store(location)).durable == last["epoch"]
+
+
+def interrupted(*_: Any, **__: Any) -> None:
+    raise KeyboardInterrupt
 
 
 def test_times_are_of_the_first_order_and_stay_when_the_entry_is_tried_again() -> None:

@@ -68,6 +68,7 @@ class Checkpointing:
         self.open: Open | None = None
         self.failures = 0
         self.requests: list[int] = []
+        self.held_for: set[int] = set()
         # Numbers go on over generations, for people; names of objects have the generation, too.
         self._number, self._ahead = max([made.number for made in self.retained], default=0), AHEAD
         self._first = 1 if journal is None else journal.durable + 1
@@ -90,7 +91,9 @@ class Checkpointing:
     def may_begin(self, seen: int) -> bool:
         """As far as it is this one's to say. seen: the newest epoch heard of."""
         journal = self._journal
-        return journal is not None and not journal.closing and self.open is None and seen + self._ahead >= self._first
+        if journal is None or journal.closing or journal.until is not None:
+            return False
+        return self.open is None and seen + self._ahead >= self._first
 
     def begin(self, seen: int, effective: int, request: int = 0, *, last: bool = False) -> list[CoordinatorAction]:
         """The next checkpoint, and who has to write what. effective: of the newest plan: state is captured as that plan has left it.
@@ -104,6 +107,7 @@ class Checkpointing:
         self._journal.under_way = self.open.epoch
         if last:
             self._journal.until = self.open.epoch
+            self.held_for.update(self.requests)
         folder = folder_of(self._journal.generation, self._number)
         orders = [(site, Checkpoint(self._number, self.open.epoch, folder, tuple(mine))) for site, mine in sorted(wanted.items())]
         return [*[Tell(site, order) for site, order in orders], Wake(PATIENCE_MS, CheckpointPause(self._number))]
@@ -189,13 +193,29 @@ class Checkpointing:
         """Forget the one that is under way, if the journal does not have to do with it yet (K6)."""
         if self.open is None or self.open.asked:
             return []
-        number, self.open = self.open.number, None
+        number, last, self.open = self.open.number, self.open.last, None
         self.failures += 1
         if self._journal is not None:
-            self._journal.until = self._journal.under_way = None
+            self._journal.under_way = None
+            if last:
+                self._let_go()
         requests, self.requests = self.requests, []
         happened = Happened(Kind.CHECKPOINT_DROPPED, NOBODY, f"checkpoint {number} was dropped: {why}", {"number": number})
         return [happened, *[Denied(request, f"the checkpoint was dropped: {why}") for request in requests]]
+
+    def withdraw(self, request: int) -> None:
+        """The run is not stopped for this request. Nothing is held for nobody; what is under way becomes a checkpoint like others."""
+        self.held_for.discard(request)
+        if not self.held_for and self._journal is not None:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """What came behind the last checkpoint is given out, too."""
+        assert self._journal is not None
+        self._journal.until = None
+        self.held_for.clear()
+        if self.open is not None:
+            self.open.last = False
 
     def waits_for(self, site: SiteId) -> bool:
         """The one that is under way needs something of this site."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from evenflow.availability.entries import Completed
 from evenflow.coordinator.checkpointing import BUSY_MS, PATIENCE_MS
 from evenflow.coordinator.effects import RunEffects
-from evenflow.coordinator.events import CheckpointRequested, Denied, RunPause, SiteSaid, Tell, Waited
+from evenflow.coordinator.events import CheckpointRequested, Denied, LastWithdrawn, RunPause, SiteSaid, Tell, Waited
 from evenflow.errors import CheckpointCorrupt
 from evenflow.site.bases import CheckpointCompleted
 from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable, StateUnreadable
@@ -39,11 +39,20 @@ def ask(run: RunEffects, event: CheckpointRequested) -> None:
         run.act(Denied(event.request, "with durability 'no-loss' outputs do not wait for it: make a savepoint or a checkpoint, then stop"))
     elif found is not None and not found.asked and found.last >= event.last:
         run.checkpointing.requests.append(event.request)
+        if event.last:
+            run.checkpointing.held_for.add(event.request)
     elif is_calm(run):
         _begin(run, event.request, last=event.last)
     else:
         why = "partitions are on their way between sites, another checkpoint is under way, or the run ends: ask again when that is over"
         run.act(Denied(event.request, why, busy=True))
+
+
+def withdraw(run: RunEffects, event: LastWithdrawn) -> None:
+    """Who wanted the last checkpoint does not stop the run: what was held behind it goes on."""
+    if run.journal is not None:
+        run.checkpointing.withdraw(event.request)
+        run.append_next()
 
 
 def _begin(run: RunEffects, request: int = 0, *, last: bool = False) -> None:

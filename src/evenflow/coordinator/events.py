@@ -227,6 +227,13 @@ class CheckpointRequested:
 
 
 @dataclass(frozen=True, slots=True)
+class LastWithdrawn:
+    """Who has asked for the last checkpoint will not stop the run, be it whole or not. request: that with which it was asked for."""
+
+    request: int
+
+
+@dataclass(frozen=True, slots=True)
 class Appended:
     """Entry `number`, as it was to be appended, is in the journal for good."""
 
@@ -290,6 +297,7 @@ CoordinatorEvent = (
     | SparesChanged
     | StopRequested
     | CheckpointRequested
+    | LastWithdrawn
     | Appended
     | AppendRefused
     | AppendUnknown

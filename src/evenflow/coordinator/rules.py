@@ -18,6 +18,7 @@ from evenflow.coordinator.events import (
     DrainSite,
     EntryRead,
     EpochSeen,
+    LastWithdrawn,
     MovesRequested,
     NewcomersSeen,
     Pin,
@@ -172,6 +173,8 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield Rule("C6", SparesChanged, always, change_spares, "no policy gives anything to a spare")
     yield Rule("K1", CheckpointRequested, guards.running, checkpoints.ask, "somebody wants one now")
     yield Rule("K1", CheckpointRequested, otherwise, RunEffects.ignore, "there is no state yet, or no run any more")
+    yield Rule("K1", LastWithdrawn, guards.running, checkpoints.withdraw, "the run is not stopped after all: what was held goes on")
+    yield Rule("K1", LastWithdrawn, otherwise, RunEffects.ignore, "there is no run any more")
     yield Rule("J3", Appended, guards.awaited, appending.go_on, "what is durable now goes to the ends; the next entry follows")
     yield Rule("J4", AppendRefused, guards.awaited, appending.read_back, "whose is it? An earlier try may have been done")
     yield Rule("J4", AppendUnknown, guards.awaited, appending.read_later, "it may be there, now or later: it is read, after a while")

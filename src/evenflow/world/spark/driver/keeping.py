@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import pyarrow as pa
 
 from evenflow.availability.entries import Completed
-from evenflow.coordinator.events import CheckpointRequested, Denied, Done
+from evenflow.coordinator.events import CheckpointRequested, Denied, Done, LastWithdrawn
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.store.opening import open_store
 from evenflow.world.locations.checkpoints import checkpoints
@@ -35,17 +35,29 @@ class Keeping:
         """See Run.checkpoint."""
         return self._described(self._asked(timeout_s, last=False))
 
-    def last(self, timeout_s: float) -> dict[str, Any]:
-        """A checkpoint after which nothing is given out any more. Until the time is over it is asked for again, whatever got in its way."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            try:
-                return self._described(self._asked(timeout_s, last=True))
-            except OperationRefused:
-                machine = self._driven.machine
-                if time.monotonic() >= deadline_s or machine.durable is None or not machine.running:
-                    raise
-                self._driven.over.wait(AGAIN_S)
+    @contextmanager
+    def last(self, timeout_s: float) -> Iterator[dict[str, Any]]:
+        """A checkpoint after which nothing is given out any more, for who stops the run in this block. If that is left by an error, be it
+        Ctrl-C, the run goes on. Until the time is over it is asked for again, whatever got in its way."""
+        deadline_s, requests = time.monotonic() + timeout_s, list[int]()
+        try:
+            while True:
+                try:
+                    made = self._asked(timeout_s, requests, last=True)
+                    break
+                except OperationRefused:
+                    machine = self._driven.machine
+                    if time.monotonic() >= deadline_s or machine.durable is None or not machine.running:
+                        raise
+                    self._driven.over.wait(AGAIN_S)
+            yield self._described(made)
+        except BaseException:
+            self._coordinator.call_soon(lambda: self._withdraw(requests))  # What it is still asked comes first.
+            raise
+
+    def _withdraw(self, requests: Sequence[int]) -> None:
+        for request in requests:
+            self._driven.handle(LastWithdrawn(request))
 
     def savepoint(self, target: str, timeout_s: float, say: Say | None) -> Savepoint:
         """See Run.savepoint."""
@@ -73,7 +85,8 @@ class Keeping:
 
     # ------------------------------------------------------------ asking
 
-    def _asked(self, timeout_s: float, *, last: bool) -> Completed:
+    def _asked(self, timeout_s: float, requests: list[int] | None = None, *, last: bool) -> Completed:
+        """requests: gets the numbers of what was asked for."""
         driven = self._driven
         if not driven.located:
             raise OperationRefused(
@@ -81,11 +94,16 @@ class Keeping:
                 "--checkpoint-location"
             )
 
+        def requested(number: int) -> CheckpointRequested:
+            if requests is not None:
+                requests.append(number)
+            return CheckpointRequested(number, last)
+
         def ask() -> int:
             if not driven.machine.running:
                 why = "has ended" if driven.machine.over else "has not begun yet: its sites are still being prepared"
                 raise OperationRefused(f"run {driven.run_id} {why}")
-            return driven.request(lambda number: CheckpointRequested(number, last))
+            return driven.request(requested)
 
         deadline_s = time.monotonic() + timeout_s
         number = None

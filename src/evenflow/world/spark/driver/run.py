@@ -372,8 +372,8 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         """
         if target is not None:
             check_free(open_store(target))
-        made = self._keeping.last(timeout_s)
-        self.stop()
+        with self._keeping.last(timeout_s) as made:
+            self.stop()
         if target is None:
             return made | {"savepoint": None}
         return made | {"savepoint": self._keeping.export(f"{made['generation']}.{made['number']}", target, say=say).location}
