@@ -47,6 +47,7 @@ def test_a_query_that_somebody_stops_goes_on_and_closes_no_window(spark: Any, en
         run.stop()
 
 
+@pytest.mark.conformance
 def test_a_query_that_fails_again_and_again_ends_the_run_with_what_it_fails_of(
     spark: Any, engine: ef.Engine, tmp_path: Path, named: Any
 ) -> None:
@@ -61,4 +62,4 @@ def test_a_query_that_fails_again_and_again_ends_the_run_with_what_it_fails_of(
     flow.from_spark(frame, name="made").to(ef.sinks.memory(named("rows")), name="rows")
     run = engine.start(flow, checkpoint_location=str(tmp_path / "location"))
     with pytest.raises(SourceError, match="mine"):
-        run.await_termination(120)
+        run.await_termination(240)
