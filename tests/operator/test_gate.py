@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.catalogue import build
 from evenflow.operator.facts import SPANS, Facts
 from evenflow.operator.gate import Gate, kept_of
@@ -103,6 +104,16 @@ def test_all_rows_of_a_key_enter_or_none() -> None:
     assert stays[:-1].tolist() == (hashes < HALF)[:-1].tolist() and stays[399]
     assert 10 < len({key for key, stay in zip(keys[:-1], stays, strict=False) if stay}) < 27
     assert staying(OF_KEY, rows(["a", None, "b"], [5, None, 3]), 0).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("partitions", [2, 16])
+def test_of_the_keys_of_each_partition_as_many_stay(partitions: int) -> None:
+    """Goal: where keys are left out, all sites miss some. Method: partitions are ranges of the hash by which rows are dealt out."""
+    given = rows([f"key {i}" for i in range(8000)], [0] * 8000)
+    partition = partition_of(hash_columns(given, ("k",)), table_of_ranges(partitions))
+    for kept in (HALF, HALF // 4):
+        share = np.bincount(partition, key_hashes(given, ("k",)) < kept) / np.bincount(partition)
+        assert np.abs(share - kept / ALL_KEPT).max() < 0.1, share
 
 
 def test_two_sides_hash_the_same_keys_alike_in_any_order() -> None:

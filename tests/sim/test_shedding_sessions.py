@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.gate import kept_of
 from evenflow.operator.units import key_hashes
 from evenflow.plan.layout import Keys
 from evenflow.stream.epoch import Lost
-from tests.sim.test_shedding_windows import CAN, Result, Windowed, _column
+from evenflow.world.sim.model import CostModel
+from tests.sim.test_shedding_windows import CAN, SITES, Result, Windowed, _column
 
 
 class Sessioned(Windowed):
-    """Sessions of 40 keys. size_ms: the gap; a key has a row each 40 / (load x CAN) seconds on average."""
+    """Sessions of `keys`. size_ms: the gap; a key has a row each keys / (load x CAN) seconds on average."""
 
     def windowed(self, grouped: Any) -> Any:
         return grouped.session(f"{self.size_us} microseconds")
@@ -61,6 +63,22 @@ def test_most_of_what_can_be_done_is_of_sessions_that_come() -> None:
     run.finish()
     missing, came = run.judge(), run.came()
     assert sum(each[2] for each in came) > 0.35 * CAN * 1.5 and missing
+
+
+def test_every_site_is_relieved_alike() -> None:
+    """Goal: of keys that are left out each site has had its part. Method: nothing costs but the keyed work, of which twice as much comes as
+    the sites can do; of each site's keys as large a share of the rows comes there."""
+    run = Sessioned(2.0, 1.0, size_ms=5, keys=3000, cost=CostModel(row_us=SITES * 1e6 / CAN, free=frozenset({"ingress", "egress"})))
+    run.finish()
+    assert run.judge()
+    segment = next(each for each in run.planned.segments if any(step.kind == "gate" for step in each.steps))
+    came = [site.part.tallies.of(segment).rows.sum() for site in run.world.sites]
+    keys = pa.concat_arrays([part.column("key") for part in run.parts])
+    table = table_of_ranges(segment.in_use or segment.partitions)
+    partition = partition_of(hash_columns(pa.record_batch({"key": keys}), ("key",)), table)
+    placed = np.array([replicas[0] for replicas in run.world.coordinator.plan.placement[segment.id]])
+    shares = came / np.bincount(placed[partition], minlength=SITES)
+    assert shares.min() > 0.3 and shares.max() < min(0.8, 1.25 * shares.min()), shares
 
 
 def test_without_overload_all_sessions_come() -> None:

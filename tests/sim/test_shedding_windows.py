@@ -46,12 +46,13 @@ class Windowed:
         size_ms: int = 100,
         slide_ms: int | None = None,
         partitions: int = SITES,
+        keys: int = 40,
         journal: bool = False,
         **given: Any,
     ) -> None:
         rate = int(load * CAN)
         self.rows, self.size_us, self.slide_us = int(rate * seconds), size_ms * 1000, 1000 * (slide_ms or size_ms)
-        self.source = ef.sources.generator(rate, 40, rows=self.rows, partitions=partitions, seed=5).begun(1_000_000)
+        self.source = ef.sources.generator(rate, keys, rows=self.rows, partitions=partitions, seed=5).begun(1_000_000)
         self.parts = [read_whole(self.source.open(p, partitions)) for p in range(partitions)]
         flow = ef.Dataflow("windowed")
         stream = flow.source(self.source, name="in").select("key", "value", "ts").with_watermark("ts", "0 seconds")

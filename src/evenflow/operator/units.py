@@ -30,11 +30,18 @@ def unit_hashes(windows: Windows, rows: pa.RecordBatch, columns: Sequence[str], 
 
 
 def key_hashes(rows: pa.RecordBatch, columns: Sequence[str]) -> Hashes:
-    """uint64 (n,), below 2^32: of the keys of the rows, whatever the order of the columns."""
+    """uint64 (n,), below 2^32: of the keys of the rows, whatever the order of the columns.
+
+    It says nothing of the hash by which rows are dealt out: of each partition's keys as large a share stays.
+    """
     hashes = np.zeros(rows.num_rows, np.uint64)
     for each in columns:
-        hashes += hash_columns(pa.RecordBatch.from_arrays([rows.column(each)], ["0"]), ["0"])
-    return hashes >> np.uint64(32)
+        hashes += _hashed(rows.column(each))
+    return _hashed(pa.array(hashes.view(np.int64))) >> np.uint64(32)
+
+
+def _hashed(column: pa.Array) -> Hashes:
+    return hash_columns(pa.RecordBatch.from_arrays([column], ["0"]), ["0"])
 
 
 def staying(whole: Windows | Keys, rows: pa.RecordBatch, kept: int) -> npt.NDArray[np.bool_]:
