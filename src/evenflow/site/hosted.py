@@ -24,15 +24,15 @@ from evenflow.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.catalogue import build
 from evenflow.operator.facts import Facts
 from evenflow.operator.operator import Operator, TwoSided
-from evenflow.operator.watermark import Watermark
 from evenflow.plan.layout import KEY_GROUPS, Arc, Keyed, Layout, Segment
 from evenflow.site.asked import as_effects, from_effects
+from evenflow.site.event_time import EventTime
 from evenflow.site.facts import PartFailed
 from evenflow.site.outcome import Effects, Outcome, Results
 from evenflow.site.tally import NowNs, Tally, no_clock
 from evenflow.state.page_snapshot import State, count_rows
 from evenflow.state.snapshot import Snapshot
-from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Lost, Tick
+from evenflow.stream.epoch import NO_WATERMARK, Lost, Tick
 from evenflow.stream.rows import Rows
 
 
@@ -138,11 +138,11 @@ class Hosted:
     version: int = 0
     _current_box: str = ""
     rest: Rest | None = None
-    _watermarks: list[Watermark] = field(default_factory=list)
     facts: Facts = field(init=False)
+    _event_time: EventTime = field(init=False)
 
     def __post_init__(self) -> None:
-        self.facts = Facts.of(self.operators)
+        self.facts, self._event_time = Facts.of(self.operators), EventTime.of(self.operators)
 
     @staticmethod
     def of(
@@ -171,11 +171,8 @@ class Hosted:
             tally=Tally.of(segment) if tally is None else tally,
             version=version,
         )
-        hosted._watermarks = [op for op in operators if isinstance(op, Watermark)]
         if segment.source is not None and getattr(layout.sources[segment.source], "batched", False):
-            # Fed by whole Spark batches in any order: event time moves at their ends only.
-            for operator in hosted._watermarks:
-                operator.held.update(partitions)
+            hosted._event_time.hold(partitions)
         return hosted
 
     @property
@@ -270,8 +267,7 @@ class Hosted:
                     mine.absorb(partition, its)
                 elif (snapshot := given.capture(partition)) is not None:
                     own.install(partition, snapshot.to_bytes())
-        for watermark, theirs in zip(self._watermarks, other._watermarks, strict=True):
-            watermark.held |= theirs.held
+        self._event_time.absorb(other._event_time)
         self.partitions = tuple(sorted((*self.partitions, *other.partitions)))
         self.due_us = min(self.due_us, other.due_us)
 
@@ -316,7 +312,7 @@ class Hosted:
                     if snapshot is not None:
                         operator.install(partition, snapshot.to_bytes())
                 self.operators[at] = operator
-        self.facts, self.rest = Facts.of(self.operators), None
+        self.facts, self._event_time, self.rest = Facts.of(self.operators), EventTime.of(self.operators), None
         self.version, self.segment, self.user_code = version, segment, segment.user_code
 
     def owners(self, stream: int, rows: pa.RecordBatch, groups: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
@@ -397,11 +393,9 @@ class Hosted:
 
     def _ended(self, work: Work) -> Tick:
         """The work's tick, with the watermark that the segment makes if it makes one."""
-        tick = work.tick
-        if self._watermarks or self.segment.kind == "ingress":
-            newest = max([each.newest(p) for each in self._watermarks for p in self.partitions], default=NO_WATERMARK)
-            return Tick(tick.epoch, tick.stamp, tick.before, self._ingress_watermark(work), False, tick.kept, newest)
-        return tick
+        if self._event_time.watermarks or self.segment.kind == "ingress":
+            return self._event_time.after(work.tick, self.partitions, stamps=work.stamps, done_batches=work.done_batches, ended=work.ended)
+        return work.tick
 
     def _due_us(self, tick: Tick) -> int:
         """The least stamp at which a timer comes, of an epoch after this one."""
@@ -448,19 +442,6 @@ class Hosted:
                 tally.rows_out[number] += given[0].partition.size
             tally.box_ns[number] += at_ns - begun_ns
         return results
-
-    def _ingress_watermark(self, work: Work) -> int:
-        """Least watermark of the ingress partitions here, after this epoch; END_OF_STREAM for those that have ended, and IDLE for idle
-        ones: neither holds the others back."""
-        for operator in self._watermarks:
-            for partition in work.done_batches:
-                operator.batch_done(partition)
-        live = [p for p in self.partitions if p not in work.ended]
-        if not live:
-            return END_OF_STREAM
-        if not self._watermarks:
-            return NO_WATERMARK
-        return min(operator.advance(p, work.stamps.get(p, work.tick.stamp)) for operator in self._watermarks for p in live)
 
     def _failure(self, error: BaseException, epoch: int) -> PartFailed:
         reason = "raised an exception"
