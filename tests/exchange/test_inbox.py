@@ -68,11 +68,12 @@ def test_marks_say_together_the_least_that_was_kept_and_the_newest_time() -> Non
     """Of three producers in any order: what each has kept of an epoch, and how far event time came there (D4)."""
     for order in ((1, 2, 3), (3, 2, 1), (2, 3, 1)):
         inbox = fed_by({4: (0,), 5: (1,), 6: (2,)})
-        said = {1: (900, 70), 2: (500, 20), 3: (700, 90)}
+        said = {1: (900, 70, 40), 2: (500, 20, 10), 3: (700, 90, 15)}
         for feed in order:
-            inbox.mark(mark(feed, 1)._replace(kept=said[feed][0], newest=said[feed][1]))
+            kept, newest, missed = said[feed]
+            inbox.mark(mark(feed, 1)._replace(kept=kept, newest=newest, missed=missed))
         taken = inbox.pop(1)
-        assert (taken.kept, taken.newest) == (500, 90)
+        assert (taken.kept, taken.newest, taken.missed) == (500, 90, 40)
 
 
 def test_batches_leave_in_order_of_their_sender_however_they_came() -> None:

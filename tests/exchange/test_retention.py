@@ -84,7 +84,8 @@ def test_two_halves_of_an_epoch_are_each_row_once() -> None:
 
 def kept(epoch: int, count: int = 10, producers: tuple[int, ...] = (0, 1, 2), **said: int) -> Kept:
     pieces = pieces_of([(k, producers[k % len(producers)]) for k in range(count)], producers=producers)
-    return Kept(epoch, 0, said.get("watermark", 0), said.get("stamp", 0), said.get("opened", 0), [pieces])
+    watermark, stamp, opened, lost = (said.get(name, 0) for name in ("watermark", "stamp", "opened", "lost"))
+    return Kept(epoch, 0, watermark, stamp, opened, [pieces], 100 - lost, 10 * lost, lost)
 
 
 def kept_through(epochs: int) -> Retention:
@@ -174,12 +175,14 @@ def test_a_new_consumer_has_everything_kept_from_its_first_epoch_on() -> None:
 def test_what_two_cohorts_keep_becomes_one_epoch_each() -> None:
     mine, theirs = Retention(0, [1]), Retention(0, [1])
     for epoch in (1, 2):
-        mine.keep(kept(epoch, 4, (0,), watermark=50, stamp=7, opened=5))
-        theirs.keep(kept(epoch, 6, (1, 2), watermark=30, stamp=9, opened=3))
+        mine.keep(kept(epoch, 4, (0,), watermark=50, stamp=7, opened=5, lost=4))
+        theirs.keep(kept(epoch, 6, (1, 2), watermark=30, stamp=9, opened=3, lost=8))
     mine.hear(1, 1)
     mine.merge(theirs)
     [both] = mine.since(0)
     assert (both.epoch, both.watermark, both.stamp, both.opened) == (2, 30, 9, 3)
+    assert (both.kept, both.newest, both.missed) == (92, 80, 8)
+    assert both.mark(7, 0)[-3:] == (92, 80, 8)
     assert sorted(k for b in asked({0, 1, 2}, range(CONSUMERS)).bundles(both, 0) for k in b.rows.column(0).to_pylist()) == [
         *sorted([*range(4), *range(6)])
     ]

@@ -152,3 +152,12 @@ def test_what_keys_have_lost_is_remembered_and_spans_with_as_much_kept_are_one()
     for number in range(2 * SPANS):
         lost = facts.losing(lost, 100 * number + 100, 100 * number + 150, 300 + number)
     assert len(lost) == SPANS and lost[0] == Lost(NO_WATERMARK, 100 * SPANS + 150, 300)
+
+
+def test_of_two_spans_that_become_one_none_ends_before() -> None:
+    """Goal: what may be missing stays so. Method: the first one is of a row that was far ahead."""
+    facts = Facts.of([Gate(pa.schema([("k", pa.string())]), ("k",), OF_KEY, 10)])
+    lost = facts.losing((), NO_WATERMARK, 50_000, 500)
+    for number in range(SPANS):
+        lost = facts.losing(lost, 100 * number, 100 * number + 50, 300 + number)
+    assert len(lost) == SPANS and lost[0] == Lost(NO_WATERMARK, 50_000, 300)

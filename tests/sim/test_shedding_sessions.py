@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +12,8 @@ from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.gate import kept_of
 from evenflow.operator.units import key_hashes
 from evenflow.plan.layout import Keys
+from evenflow.sources.generator import GeneratorReader, GeneratorSource
+from evenflow.sources.pace import MadeReader
 from evenflow.stream.epoch import Lost
 from evenflow.world.sim.model import CostModel
 from tests.sim.test_shedding_windows import CAN, SITES, Result, Windowed, _column
@@ -94,6 +96,42 @@ def test_keys_that_were_left_out_come_back_with_their_next_session() -> None:
     missing, came = run.judge(), run.came()
     last = {key: max(start for other, start, *_ in came if other == key) for key in {each[0] for each in came}}
     assert sum(last.get(key, 0) > start for key, start, *_ in missing) > 10
+
+
+class _Ahead(GeneratorReader):
+    """The first row of partition 1 is stamped 73 years after the others."""
+
+    def __init__(self, source: GeneratorSource, partition: int, of: int) -> None:
+        super().__init__(source, partition, of)
+        self._ahead = partition == 1
+
+    def _make(self, first: int, count: int) -> pa.RecordBatch:
+        made = super()._make(first, count)
+        if first or not self._ahead:
+            return made
+        times = _column(made, "ts").copy()
+        times[0] += 73 * 365 * 86_400_000_000
+        return made.set_column(1, made.schema.field(1), pa.array(times).view(made.schema.field(1).type))
+
+
+class OneAhead(GeneratorSource):
+    reader: ClassVar[type[MadeReader]] = _Ahead
+
+
+class Ahead(Sessioned):
+    def read(self, source: Any) -> Any:
+        return OneAhead(**vars(source))
+
+
+def test_one_row_that_is_years_ahead_does_not_keep_keys_out_for_years() -> None:
+    """Goal: what may be missing is not newer than the rows that were left out. Method: as above, and one partition's first row is far
+    ahead. Not of the end: when the other partitions have ended its rows are late."""
+    run = Ahead(2.0, 1.0, size_ms=4)
+    run.finish()
+    came, whole = ({each for each in found if each[1] < 1_800_000} for found in (run.came(), run.whole()))
+    assert came <= whole
+    last = {key: max(start for other, start, *_ in came if other == key) for key in {each[0] for each in came}}
+    assert sum(last.get(key, 0) > start for key, start, *_ in whole - came) > 10
 
 
 def test_sessions_are_whole_whoever_dies() -> None:

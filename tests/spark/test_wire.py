@@ -71,7 +71,7 @@ def sections(draw: st.DrawFn) -> Section:
     streams = draw(st.lists(STREAM, max_size=4))
     return Section(
         bundles=[Bundle(draw(SMALL), s, draw(EPOCH), draw(SMALL), draw(batches(s))) for s in streams],
-        marks=draw(st.lists(st.builds(Mark, SMALL, st.integers(0, 65_535), EPOCH, SMALL, *[INT64] * 5), max_size=4)),
+        marks=draw(st.lists(st.builds(Mark, SMALL, st.integers(0, 65_535), EPOCH, SMALL, *[INT64] * 6), max_size=4)),
         resumes=draw(st.lists(st.builds(Resume, STREAM, SMALL, SMALL, EPOCH, PARTITIONS, PARTITIONS), max_size=3)),
         records=draw(st.lists(records(), max_size=2)),
         held=draw(st.lists(st.builds(Held, SMALL, SMALL, SMALL, EPOCH, st.booleans()), max_size=2)),

@@ -39,12 +39,13 @@ class Gathered:
     opened: int = 2**63 - 1
     kept: int = ALL_KEPT
     newest: int = NO_WATERMARK
+    missed: int = NO_WATERMARK
     frames: dict[tuple[int, int], list[Bundle]] = field(default_factory=dict)
 
     def add(self, producers: int, mark: Mark) -> None:
         """A feeder of so many producer partitions has marked it. Comparisons: `min` and `max` would be five calls more for each mark."""
         self.producers += producers
-        _, _, _, _, watermark, stamp, opened, kept, newest = mark
+        _, _, _, _, watermark, stamp, opened, kept, newest, missed = mark
         if watermark < self.watermark:
             self.watermark = watermark
         if stamp > self.stamp:
@@ -55,6 +56,8 @@ class Gathered:
             self.kept = kept
         if newest > self.newest:
             self.newest = newest
+        if missed > self.missed:
+            self.missed = missed
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,7 @@ class EpochInput:
     opened: int
     kept: int = ALL_KEPT
     newest: int = NO_WATERMARK
+    missed: int = NO_WATERMARK
 
 
 class Inbox:
@@ -187,7 +191,8 @@ class Inbox:
         order = sorted(frames) if len(frames) > 1 else frames
         batches = tuple([bundle.rows for key in order for bundle in frames[key]])
         watermark = NO_WATERMARK if self.voided(epoch) else gathered.watermark
-        return EpochInput(batches, watermark, gathered.stamp, gathered.opened, gathered.kept, gathered.newest)
+        of = gathered
+        return EpochInput(batches, watermark, of.stamp, of.opened, of.kept, of.newest, of.missed)
 
     def merge(self, other: Inbox) -> None:
         """Take over what waits for another cohort that has popped as much. Both forget what is incomplete in one of them; assign anew."""

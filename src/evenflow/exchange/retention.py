@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from evenflow.exchange.routing import Pieces
 from evenflow.exchange.section import Bundle, Mark, Resume, new_tuple
-from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK
+from evenflow.stream.epoch import ALL_KEPT, NO_WATERMARK, Tick
 from evenflow.stream.ids import FeedNumber, PlanNumber, SiteId
 
 NO_PLAN: Final = -1
@@ -25,8 +25,8 @@ NO_PLAN: Final = -1
 
 @dataclass(slots=True)
 class Kept:
-    """One epoch of one stream. watermark, stamp, opened, kept, newest: see Mark. pieces: from each cohort of partitions here that made some
-    of it."""
+    """One epoch of one stream. watermark, stamp, opened, kept, newest, missed: see Mark. pieces: from each cohort of partitions here that
+    made some of it."""
 
     epoch: int
     plan: PlanNumber
@@ -36,9 +36,15 @@ class Kept:
     pieces: list[Pieces] = field(default_factory=list)
     kept: int = ALL_KEPT
     newest: int = NO_WATERMARK
+    missed: int = NO_WATERMARK
+
+    @staticmethod
+    def of(tick: Tick, plan: PlanNumber, opened: int, pieces: list[Pieces]) -> Kept:
+        """What an epoch has made. tick: at its end."""
+        return Kept(tick.epoch, plan, tick.mark, tick.stamp, opened, pieces, tick.kept, tick.newest, tick.missed)
 
     def mark(self, feed: FeedNumber, stream: int) -> Mark:
-        said = (feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened, self.kept, self.newest)
+        said = (feed, stream, self.epoch, self.plan, self.watermark, self.stamp, self.opened, self.kept, self.newest, self.missed)
         return new_tuple(Mark, said)  # type: ignore[no-any-return]
 
 
@@ -210,4 +216,5 @@ class Retention:
                 kept.watermark = min(kept.watermark, theirs.watermark)
                 kept.stamp, kept.opened = max(kept.stamp, theirs.stamp), min(kept.opened, theirs.opened)
                 kept.kept, kept.newest = min(kept.kept, theirs.kept), max(kept.newest, theirs.newest)
+                kept.missed = max(kept.missed, theirs.missed)
                 self.frame_bytes += sum([pieces.bytes for pieces in theirs.pieces])

@@ -28,7 +28,7 @@ class Mark(NamedTuple):
     feed: the receiver's number for what it has asked for (see Resume). plan: number of the plan that governs the epoch. watermark: least
     event-time watermark of the sender's producer partitions at the epoch's end, microseconds. stamp: ingress wall clock at the close
     (E6). opened: ingress wall clock at the first row of the epoch, or `stamp` if it has none; for measuring latency only, never content.
-    kept, newest: see Tick (D4).
+    kept, newest, missed: see Tick (D4).
     """
 
     feed: FeedNumber
@@ -40,6 +40,7 @@ class Mark(NamedTuple):
     opened: int
     kept: int = ALL_KEPT
     newest: int = NO_WATERMARK
+    missed: int = NO_WATERMARK
 
 
 CLOSES: Final = 65_535

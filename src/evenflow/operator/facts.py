@@ -57,8 +57,9 @@ class Facts:
             gates=tuple({each.whole: None for each in operators if isinstance(each, Gated)}),
         )
 
-    def losing(self, lost: tuple[Lost, ...], before: int, newest: int, kept: int) -> tuple[Lost, ...]:
-        """What may be missing behind an epoch (D4). lost: behind the one before it; before: the watermark there. Forgets what is over.
+    def losing(self, lost: tuple[Lost, ...], before: int, missed: int, kept: int) -> tuple[Lost, ...]:
+        """What may be missing behind an epoch (D4). lost: behind the one before it; before: the watermark there. missed, kept: of the
+        epoch. Forgets what is over. How far event time has come does not matter: one row that is years ahead would have all lost for years.
 
         Windows are told apart by where they begin and end only, so what an epoch adds to such a step of the one before is one with it.
         """
@@ -66,7 +67,7 @@ class Facts:
             return ()
         windows = [each for each in self.gates if isinstance(each, Windows)]
         if len(windows) < len(self.gates):
-            return _since(lost, before, newest, kept)
+            return _since(lost, before, missed, kept)
         if lost and before > lost[0].before:
             reach_us = max(each.size_us for each in windows)
             lost = tuple(each for each in lost if each.newest > before - reach_us)
@@ -76,10 +77,10 @@ class Facts:
             slide_us, start_us = windows[0].slide_us, windows[0].start_us
             if windows[0].size_us % slide_us == 0:  # Then they end where others begin.
                 before = max(NO_WATERMARK, (before - start_us) // slide_us * slide_us + start_us)
-            newest = max(NO_WATERMARK, (newest - start_us) // slide_us * slide_us + start_us)
-        if lost and (lost[-1].before, lost[-1].newest) == (before, newest):
-            return (*lost[:-1], Lost(before, newest, min(kept, lost[-1].kept)))
-        return (*lost, Lost(before, newest, kept))
+            missed = max(NO_WATERMARK, (missed - start_us) // slide_us * slide_us + start_us)
+        if lost and (lost[-1].before, lost[-1].newest) == (before, missed):
+            return (*lost[:-1], Lost(before, missed, min(kept, lost[-1].kept)))
+        return (*lost, Lost(before, missed, kept))
 
     @property
     def late_rows(self) -> Counter[int]:
@@ -87,14 +88,14 @@ class Facts:
         return Counter({step: each.late_rows for step, each in self.late})
 
 
-def _since(lost: tuple[Lost, ...], before: int, newest: int, kept: int) -> tuple[Lost, ...]:
+def _since(lost: tuple[Lost, ...], before: int, missed: int, kept: int) -> tuple[Lost, ...]:
     """What keys may have lost behind an epoch. Nothing is ever over: a session may be as long as it likes. But where as much was kept of
     two epochs in a row, nothing ends before the second that begins behind the first, so they are one span."""
     if kept == ALL_KEPT:
         return lost
     if lost and lost[-1].kept == kept and before <= lost[-1].newest:
-        return (*lost[:-1], Lost(lost[-1].before, max(newest, lost[-1].newest), kept))
-    lost = (*lost, Lost(before, newest, kept))
+        return (*lost[:-1], Lost(lost[-1].before, max(missed, lost[-1].newest), kept))
+    lost = (*lost, Lost(before, missed, kept))
     if len(lost) > SPANS:
-        lost = (Lost(lost[0].before, lost[1].newest, min(lost[0].kept, lost[1].kept)), *lost[2:])
+        lost = (Lost(lost[0].before, max(lost[0].newest, lost[1].newest), min(lost[0].kept, lost[1].kept)), *lost[2:])
     return lost

@@ -66,9 +66,11 @@ class Watermark(Unkeyed, Shown):
         self._time = schema.get_field_index(time)
         self._delay_us, self._idle_us = delay_us, idle_us
         self._progress: dict[int, _Progress] = {}
+        self._entered: dict[int, int] = {}
         self.held: set[int] = set()
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
+        self._entered.clear()
         if rows.count:
             times = rows.batch.column(self._time).cast(pa.timestamp("us")).view(pa.int64())
             only = rows.partition[0]
@@ -85,6 +87,7 @@ class Watermark(Unkeyed, Shown):
         progress.silent_since = HEARD
         if newest is None:
             return
+        self._entered[partition] = newest
         progress.waiting = max(progress.waiting, newest)
         if partition not in self.held:
             progress.counted = max(progress.counted, progress.waiting)
@@ -99,6 +102,11 @@ class Watermark(Unkeyed, Shown):
         """The greatest event time that the partition has had, microseconds."""
         progress = self._progress.get(partition)
         return NO_WATERMARK if progress is None else progress.waiting
+
+    def entered(self, partition: int) -> int:
+        """The greatest event time of its rows in the epoch that was processed last, microseconds. It is in no snapshot: what is captured is
+        of the end of an epoch."""
+        return self._entered.get(partition, NO_WATERMARK)
 
     def current(self, partition: int) -> int:
         """The partition's watermark, microseconds of event time."""

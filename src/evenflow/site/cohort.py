@@ -135,9 +135,10 @@ class Cohort:
             stamp, opened = max(stamp, other.stamp), min(opened, other.opened)
             watermark = min(watermark, behind(other.watermark, arc.lag_us))
         kept, newest = min([each.kept for each in taken]), max([each.newest for each in taken])
-        lost = hosted.facts.losing(lost, before, newest, kept)
+        missed = max([each.missed for each in taken])
+        lost = hosted.facts.losing(lost, before, missed, kept)
         idle = watermark == IDLE
-        tick = Tick(epoch, stamp, before, before if idle else max(before, watermark), idle, kept, newest, lost)
+        tick = Tick(epoch, stamp, before, before if idle else max(before, watermark), idle, kept, newest, missed, lost)
         frames = tuple([(stream, given.batches) for stream, given in zip(streams, taken, strict=True) if given.batches])
         rows = sum([batch.num_rows for _, batches in frames for batch in batches]) if frames else 0
         hosted.busy = True
@@ -158,7 +159,8 @@ class Cohort:
         records = [log.record(epoch) for log in self.logs.values()]
         stamp = max([record.stamp for record in records])
         opened = min([record.opened for record in records])
-        kept = min([min(record.keep) for record in records if record.keep], default=ALL_KEPT)
+        thinned = {record.partition: min(record.keep) for record in records if record.keep}
+        kept = min(thinned.values(), default=ALL_KEPT)
         tick = Tick(epoch, stamp, hosted.watermark, hosted.watermark, kept=kept)
         arrived = tuple([(record.partition, record.rows) for record in records if record.rows is not None])
         done_batches = tuple([record.partition for record in records if record.batch_done])
@@ -169,7 +171,7 @@ class Cohort:
         terms = view.terms(hosted.segment.id, epoch)
         return Work(
             hosted, self.number, terms.splits, (), arrived, done_batches, ended, tick, opened, rows, stamps,
-            version=self._changed(terms), born=self.born,
+            version=self._changed(terms), born=self.born, thinned=tuple(thinned),
         )  # fmt: skip
 
     def _changed(self, terms: Terms) -> tuple[int, Segment] | None:

@@ -470,7 +470,7 @@ class Effects(Fittings):
         if segment.kind == "ingress" and self.view.plan.mode(segment.id) is Mode.AMNESIA:
             self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed())
         for output, stream in enumerate(segment.outputs):
-            kept = Kept(tick.epoch, plan, tick.mark, tick.stamp, outcome.opened, outcome.made(output), tick.kept, tick.newest)
+            kept = Kept.of(tick, plan, outcome.opened, outcome.made(output))
             if self.losing.counting:
                 self.losing.made(cohort, stream, kept)
             if cohort.number == 0:

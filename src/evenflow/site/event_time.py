@@ -35,11 +35,20 @@ class EventTime:
             own.held |= theirs.held
 
     def after(
-        self, tick: Tick, partitions: Sequence[int], *, stamps: Mapping[int, int], done_batches: Sequence[int], ended: Collection[int]
+        self,
+        tick: Tick,
+        partitions: Sequence[int],
+        thinned: Sequence[int],
+        *,
+        stamps: Mapping[int, int],
+        done_batches: Sequence[int],
+        ended: Collection[int],
     ) -> Tick:
-        """The tick of an epoch that has been processed, with what it says of event time. partitions: that are here. stamps: of their
-        records, where that is not the tick's. done_batches: whose batch is whole with it. ended: that have."""
+        """The tick of an epoch that has been processed, with what it says of event time. partitions: that are here. thinned: of which rows
+        were left out; the newest one of each has entered. stamps: of their records, where that is not the tick's. done_batches: whose batch
+        is whole with it. ended: that have."""
         newest = max([each.newest(p) for each in self.watermarks for p in partitions], default=NO_WATERMARK)
+        missed = max([each.entered(p) for each in self.watermarks for p in thinned], default=NO_WATERMARK)
         for each in self.watermarks:
             for partition in done_batches:
                 each.batch_done(partition)
@@ -48,4 +57,4 @@ class EventTime:
             watermark = END_OF_STREAM
         elif self.watermarks:
             watermark = min(each.advance(p, stamps.get(p, tick.stamp)) for each in self.watermarks for p in live)
-        return Tick(tick.epoch, tick.stamp, tick.before, watermark, False, tick.kept, newest)
+        return Tick(tick.epoch, tick.stamp, tick.before, watermark, False, tick.kept, newest, missed)

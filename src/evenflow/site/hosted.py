@@ -44,7 +44,7 @@ class Work:
     output arcs under the epoch's plan. stamps: of the records of ingress partitions; the tick's is the greatest of those that happen to
     live here. groups: the partition of each key group from this epoch on, if that changes with it: the state is divided anew first.
     version: (its number, the segment as it runs from this epoch on), if that changes with it. asks: the first step only, for these
-    partitions; effects: what it has answered, so it does not run (N1).
+    partitions; effects: what it has answered, so it does not run (N1). thinned: ingress partitions of which rows were left out (D2).
     """
 
     hosted: Hosted
@@ -63,6 +63,7 @@ class Work:
     born: int = 0
     asks: tuple[int, ...] = ()
     effects: Effects | None = None
+    thinned: tuple[int, ...] = ()
 
     @property
     def calls(self) -> bool:
@@ -394,7 +395,9 @@ class Hosted:
     def _ended(self, work: Work) -> Tick:
         """The work's tick, with the watermark that the segment makes if it makes one."""
         if self._event_time.watermarks or self.segment.kind == "ingress":
-            return self._event_time.after(work.tick, self.partitions, stamps=work.stamps, done_batches=work.done_batches, ended=work.ended)
+            return self._event_time.after(
+                work.tick, self.partitions, work.thinned, stamps=work.stamps, done_batches=work.done_batches, ended=work.ended
+            )
         return work.tick
 
     def _due_us(self, tick: Tick) -> int:

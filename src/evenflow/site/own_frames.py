@@ -54,7 +54,7 @@ def packed(found: Sequence[OwnFrames]) -> tuple[list[Any], list[bytes]]:
                 parts = list(_wanted(piece, each.consumers))
                 made.append([list(piece.partitions), len(rows), len(parts), piece.owner is not None])
                 rows += [batch_to_bytes(part) for part in parts]
-            epochs.append([kept.epoch, kept.plan, kept.watermark, kept.stamp, kept.opened, kept.kept, kept.newest, made])
+            epochs.append([kept.epoch, kept.plan, kept.watermark, kept.stamp, kept.opened, kept.kept, kept.newest, kept.missed, made])
         said.append([each.stream, each.since, epochs])
     return said, rows
 
@@ -88,13 +88,13 @@ def restore(cohort: Cohort, view: View, said: Sequence[Any], rows: Mapping[int, 
     for stream, since, epochs in said:
         output = cohort.segment.outputs.index(stream)
         kept = []
-        for epoch, plan, watermark, stamp, opened, passed, newest, made in epochs:
+        for epoch, plan, watermark, stamp, opened, passed, newest, missed, made in epochs:
             split = _whole(view.splits(cohort.segment, max(epoch, first_known))[output])
             pieces = [
                 _piece(split, partitions, [rows[at] for at in range(first, first + count)], owned)
                 for partitions, first, count, owned in made
             ]
-            kept.append(Kept(epoch, PlanNumber(plan), watermark, stamp, opened, pieces, passed, newest))
+            kept.append(Kept(epoch, PlanNumber(plan), watermark, stamp, opened, pieces, passed, newest, missed))
         cohort.retained[stream].restore(since, kept)
 
 

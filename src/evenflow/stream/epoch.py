@@ -27,7 +27,7 @@ ALL_KEPT: Final = 2**32
 @dataclass(frozen=True, slots=True)
 class Lost:
     """What rows may be missing since some were left out under overload: of units whose hash is `kept` or more, rows of event time `newest`
-    at most. before: windows that end later than this could get them."""
+    at most, see `Tick.missed`. before: windows that end later than this could get them."""
 
     before: int
     newest: int
@@ -49,7 +49,8 @@ class Tick:
     before: watermark at the epoch's start, against which lateness is judged (E8), event-time microseconds.
     watermark: watermark at the epoch's end; results up to it are final. END_OF_STREAM in the last epoch. idle: all who could say more about
     event time are idle. kept: the least that any source's partition has kept of the epoch. newest: the greatest event time that a source
-    has given so far. lost: what may be missing of windows that are not over, this epoch's included, where somebody asks for that.
+    has given so far. missed: no row of the epoch that was left out is newer than this. lost: what may be missing of windows that are not
+    over, this epoch's included, where somebody asks for that.
     """
 
     epoch: int
@@ -59,6 +60,7 @@ class Tick:
     idle: bool = False
     kept: int = ALL_KEPT
     newest: int = NO_WATERMARK
+    missed: int = NO_WATERMARK
     lost: tuple[Lost, ...] = ()
 
     @property

@@ -36,8 +36,8 @@ SHEDDING: Final = (
     Mutation(
         "a gate goes by the last share",
         "operator.facts:Facts.losing",
-        "return (*lost, Lost(before, newest, kept))",
-        "return (Lost(before, newest, kept),)",
+        "return (*lost, Lost(before, missed, kept))",
+        "return (Lost(before, missed, kept),)",
     ),
     Mutation("a gate forgets when nothing is left out", "operator.facts:Facts.losing", "return lost\n", "return ()\n"),
     Mutation("keys are whole when nothing is left out", "operator.facts:_since", "return lost\n    if lost", "return ()\n    if lost"),

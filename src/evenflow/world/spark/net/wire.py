@@ -47,7 +47,7 @@ LeftOut: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 """`keep` and `dropped` of a record."""
 
 
-_BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
+_BUNDLE, _MARK, _RECORD, _HELD, _SETTLED = "qiqiq", "qiqiqqqqqq", "iiqqqqqqqq", "iiqqq", "iiqq"
 
 
 @lru_cache(maxsize=4096)
@@ -236,8 +236,8 @@ def read_sections(body: bytes | memoryview, schemas: Schemas) -> list[tuple[int,
             at += length + -length % 8
             i += 5
         for _ in range(marks):
-            section.marks.append(new_tuple(Mark, numbers[i : i + 9]))
-            i += 9
+            section.marks.append(new_tuple(Mark, numbers[i : i + 10]))
+            i += 10
         for _ in range(records):
             length = numbers[i + 9]
             if known is not None:
