@@ -6,6 +6,9 @@ of one that merely stands in the same place: a name that the builder has made up
 state must mean the same: its parameters, its columns, how rows come to its partitions. A processor may have other code: of it the fields
 count that it declares, which may have become more, and wider. Positions belong to a source in the same way, and the watermark of a source
 goes with it. What is new begins empty. State that no box takes over is dropped only if that is said.
+
+Windows and sessions of whose rows some were left out under overload are held back behind their box when they are put out. A program that
+would hold back others, or none, would put out parts of them: such a box means something else, even if it has no state there.
 """
 
 from __future__ import annotations
@@ -146,11 +149,13 @@ class _Carrying:
         for key, was in self._were.items():
             size = self._sizes.get(was)
             is_ = self._of_same_source(was) if key[1] == "watermark" and made_up(*key[:2]) else self._are.get(key)
-            if size is None:
+            why = None if size is None else self._obstacle(key, was, is_)
+            why = why or (self._parts(key, was) if is_ is not None else None)
+            if size is None and why is None:
                 if is_ is not None:
                     boxes.append(BoxFate(key[0], key[1], "stateless", 0, 0))
                 continue
-            why = self._obstacle(key, was, is_)
+            size = size or (0, 0)
             if why is None and is_ is not None:
                 pairs[is_] = was
                 boxes.append(BoxFate(key[0], key[1], "kept", *size))
@@ -186,6 +191,22 @@ class _Carrying:
         for found in differences("how rows come to it", _routes(self._before, was[0]), _routes(self._now, is_[0])):
             return found
         return None
+
+    def _parts(self, key: Key, was: Place) -> str | None:
+        """Why results of a box would come out that miss rows; None if none would. The box is in both programs."""
+        box, kind, _ = key
+        gate = box, "gate", 0
+        if kind == "gate" or (at := self._were.get(gate)) is None or at[0] != was[0]:
+            return None
+        if not any(piece.facts.get("lost") for piece in self._made.pieces if piece.segment == was[0]):
+            return None
+        to = self._are.get(gate)
+        if to is not None and self._step(self._before, at)["params"] == self._step(self._now, to)["params"]:
+            return None
+        return (
+            f"rows before it were left out under overload, and this program would hold back {'nothing' if to is None else 'other results'} "
+            "of it, so that parts would come out: let its outputs have their qos, and what else reads its source stay as it was"
+        )
 
     def _fields_of(self, box: str, kind: str, was: Place) -> tuple[Sequence[Field], Sequence[Field]] | None:
         """What a processor had declared, and what it declares; None of what is none, and where one of them is not known."""
