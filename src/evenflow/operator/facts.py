@@ -42,6 +42,8 @@ class Facts:
     """Those whose state closes."""
     gates: tuple[Windows | Keys, ...] = ()
     """What is whole behind those that hold back what has become a part."""
+    around_us: int = 0
+    """The most that a row may be before such a result and count for it."""
 
     @staticmethod
     def of(operators: Sequence[Partitioned]) -> Facts:
@@ -55,6 +57,7 @@ class Facts:
             ends=tuple(each for each in operators if isinstance(each, End)),
             reaching=tuple(each for each in operators if isinstance(each, Reaching)),
             gates=tuple({each.whole: None for each in operators if isinstance(each, Gated)}),
+            around_us=max([each.around_us for each in operators if isinstance(each, Gated)], default=0),
         )
 
     def losing(self, lost: tuple[Lost, ...], before: int, missed: int, kept: int) -> tuple[Lost, ...]:

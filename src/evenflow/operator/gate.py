@@ -30,7 +30,7 @@ class Gate(Stateless, Gated):
     def __init__(self, schema: pa.Schema, columns: Sequence[str], whole: Windows | Keys, around_us: int = 0) -> None:
         self.schemas: tuple[pa.Schema, ...] = (schema,)
         self.whole = whole
-        self._columns, self._around_us = tuple(columns), around_us
+        self._columns, self.around_us = tuple(columns), around_us
 
     def process(self, rows: Rows, tick: Tick) -> tuple[Rows, ...]:
         if not tick.lost or not rows.count:
@@ -41,7 +41,7 @@ class Gate(Stateless, Gated):
             kept = kept_of(tick.lost, starts, starts + self.whole.size_us)
         else:
             ends = np.asarray(integers_of(rows.batch.column("window_end")), np.int64)
-            hashes, kept = key_hashes(rows.batch, self._columns), kept_of(tick.lost, starts - self._around_us, ends)
+            hashes, kept = key_hashes(rows.batch, self._columns), kept_of(tick.lost, starts - self.around_us, ends)
         whole = hashes < kept
         return (rows,) if whole.all() else (rows.take(np.flatnonzero(whole)),)
 

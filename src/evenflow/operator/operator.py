@@ -141,9 +141,11 @@ class End:
 
 
 class Gated:
-    """Mixin: it holds back results that are parts, since rows of them were left out under overload. whole: what goes whole or stays."""
+    """Mixin: it holds back results that are parts, since rows of them were left out under overload. whole: what goes whole or stays.
+    around_us: how far before a result a row may be that would have been in it; 0 for windows."""
 
     whole: Windows | Keys
+    around_us: int
 
 
 class Changes(Protocol):

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evenflow.availability.mode import Mode
+from evenflow.operator.facts import Facts
 from evenflow.plan.layout import Layout
 from evenflow.site.cohort import Cohort
 from evenflow.site.facts import Depends
@@ -103,21 +104,25 @@ class Depending:
         history = self._of.setdefault(segment, History())
         history.add(tick)
         if tick.epoch % EVERY == 0 or tick.last:
-            history.samples.append((tick.epoch, self._oldest(cohort, tick), tick.watermark))
+            history.samples.append((tick.epoch, oldest_needed(cohort.hosted.facts, tick, self._ahead[segment]), tick.watermark))
         if any(other.number and other.segment.id == segment for other in order) or cohort.turns is not None:
             return
         if (found := history.base(self._safe(cohort))) is not None:
             self._acts.tell(Depends(self._view.plan.number, segment, *found))
 
-    def _oldest(self, cohort: Cohort, tick: Tick) -> int:
-        """The least event time of a source's row that the state may follow from."""
-        reaching = cohort.hosted.facts.reaching
-        if not reaching or tick.watermark == END_OF_STREAM:
-            return END_OF_STREAM
-        if tick.watermark == NO_WATERMARK:
-            return NO_WATERMARK
-        reach = sum(max(0, tick.watermark - each.oldest_us(tick.watermark)) for each in reaching)
-        return tick.watermark - reach - self._ahead[cohort.segment.id]
+
+def oldest_needed(facts: Facts, tick: Tick, ahead_us: int) -> int:
+    """The least event time of a source's row that the state behind an epoch may follow from, and what is held back of what comes of it.
+
+    ahead_us: see `_ahead`. Where rows were left out, what is lost has to be known as well as the rows are: a session may yet begin as long
+    before the watermark as a row is not late, and is held back by rows as long before that.
+    """
+    if not facts.reaching or tick.watermark == END_OF_STREAM:
+        return END_OF_STREAM
+    if tick.watermark == NO_WATERMARK:
+        return NO_WATERMARK
+    reach = sum(max(0, tick.watermark - each.oldest_us(tick.watermark)) for each in facts.reaching)
+    return tick.watermark - reach - ahead_us - (2 * facts.around_us if tick.lost else 0)
 
 
 def _ahead(layout: Layout) -> dict[int, int]:

@@ -41,7 +41,7 @@ SHEDDING: Final = (
     ),
     Mutation("a gate forgets when nothing is left out", "operator.facts:Facts.losing", "return lost\n", "return ()\n"),
     Mutation("keys are whole when nothing is left out", "operator.facts:_since", "return lost\n    if lost", "return ()\n    if lost"),
-    Mutation("rows beside a session do not count", "operator.gate:Gate.process", "starts - self._around_us", "starts"),
+    Mutation("rows beside a session do not count", "operator.gate:Gate.process", "starts - self.around_us", "starts"),
     Mutation("a gate is not copied", "site.arriving:Arriving._settle", 'facts.get("lost", ())', "()"),
     Mutation("rows that stay stand for themselves alone", "site.reflex:Reflex._thinned", "weighed(kept, of[stays], keep)", "kept"),
     Mutation("marks are merged the other way", "exchange.inbox:Gathered.add", "if kept < self.kept:", "if kept > self.kept:"),
