@@ -10,7 +10,7 @@ import pytest
 
 from evenflow.kernels.hash import hash_columns, partition_of, table_of_ranges
 from evenflow.operator.catalogue import build
-from evenflow.operator.facts import SPANS, Facts
+from evenflow.operator.facts import SPANS, Facts, together
 from evenflow.operator.gate import Gate, kept_of
 from evenflow.operator.units import key_hashes, staying, unit_hashes
 from evenflow.plan.layout import Keys, Port, Step, Windows
@@ -152,6 +152,16 @@ def test_what_keys_have_lost_is_remembered_and_spans_with_as_much_kept_are_one()
     for number in range(2 * SPANS):
         lost = facts.losing(lost, 100 * number + 100, 100 * number + 150, 300 + number)
     assert len(lost) == SPANS and lost[0] == Lost(NO_WATERMARK, 100 * SPANS + 150, 300)
+
+
+def test_what_partitions_have_lost_together_is_what_any_of_them_has() -> None:
+    facts = Facts.of([Gate(pa.schema([("k", pa.string())]), ("k",), OF_KEY, 10)])
+    before, since, also = Lost(NO_WATERMARK, 19, 500), Lost(17, 30, 400), Lost(18, 25, 300)
+    assert together((before, since), (since,)) == (before, since) == together((since,), (before, since)) == together((before, since), ())
+    assert together((before, since), (also, since)) == (before, since, also)
+    many = tuple(Lost(number, number + 9, 300 + number) for number in range(2 * SPANS))
+    lost = facts.losing(together(many[::2], many[1::2]), 1000, 1009, 200)
+    assert len(lost) == SPANS and lost[0] == Lost(0, SPANS + 10, 300) and lost[-1] == Lost(1000, 1009, 200)
 
 
 def test_of_two_spans_that_become_one_none_ends_before() -> None:

@@ -11,7 +11,7 @@ from evenflow.plan.layout import Arc, Layout, Port, Segment, Single, Step
 from evenflow.site import hosted as hosted_module
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.outcome import Outcome
-from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Lost, Tick
 
 SCHEMA = pa.schema([("k", pa.int64())])
 
@@ -122,3 +122,15 @@ def test_rows_that_come_are_counted_once_for_each_part(monkeypatch: pytest.Monke
     monkeypatch.setattr(Hosted, "expect", lambda self, rows: expected.append(rows))
     hosted._make_room({(partition, step): bytes(1 + step) for partition in range(500) for step in (0, 1)})
     assert (expected, len(counted)) == ([{0: 500, 1: 1000}], 1000)
+
+
+def test_partitions_that_go_on_together_have_lost_what_either_of_them_has() -> None:
+    """D4. Goal: a session of which rows were left out is held back, also where its partition joins those that began with nothing since."""
+    segment = Segment(0, "in", "ingress", 2, (), (), (), False, "src", "sink", SCHEMA)
+    plan = Layout("t", (segment,), (), {"src": None}, {"sink": None})
+    early, late = Lost(0, 20, 500), Lost(15, 30, 400)
+    for mine, theirs in (((late,), (early, late)), ((early, late), (late,)), ((), (early, late)), ((early, late), ())):
+        here, joins = (Hosted.of(segment, plan, (partition,)) for partition in (0, 1))
+        here.lost, joins.lost = mine, theirs
+        here.absorb(joins)
+        assert here.partitions == (0, 1) and here.lost == (early, late)

@@ -20,10 +20,14 @@ def order(*pieces: Any) -> Any:
 
 
 def test_what_windows_have_lost_before_a_checkpoint_is_known_behind_it() -> None:
-    """D4: else a window that was open then would come as a part. All pieces say the same: it is of the end of one epoch."""
+    """D4: else a window that was open then would come as a part. Pieces say the same, since they are of the end of one epoch, unless
+    partitions of some had begun anew, with nothing."""
     lost = [[3, 20, 500], [5, 30, 400]]
     assert _facts(order(piece(0, 1, lost=lost), piece(2, lost=lost)))["lost"] == lost
     assert _facts(order(piece(0, 1), piece(2)))["lost"] == [], "a checkpoint of a version that knew of none"
+    for pieces in ((piece(0, 1, lost=lost), piece(2, lost=lost[1:])), (piece(0, 1, lost=lost[1:]), piece(2, lost=lost))):
+        assert _facts(order(*pieces))["lost"] == lost
+    assert _facts(order(piece(0, 1, lost=lost), piece(2)))["lost"] == lost == _facts(order(piece(0, 1), piece(2, lost=lost)))["lost"]
 
 
 def test_partitions_that_nobody_captured_are_missed() -> None:

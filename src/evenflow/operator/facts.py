@@ -99,6 +99,14 @@ def _since(lost: tuple[Lost, ...], before: int, missed: int, kept: int) -> tuple
     if lost and lost[-1].kept == kept and before <= lost[-1].newest:
         return (*lost[:-1], Lost(lost[-1].before, max(missed, lost[-1].newest), kept))
     lost = (*lost, Lost(before, missed, kept))
-    if len(lost) > SPANS:
+    while len(lost) > SPANS:
         lost = (Lost(lost[0].before, max(lost[0].newest, lost[1].newest), min(lost[0].kept, lost[1].kept)), *lost[2:])
     return lost
+
+
+def together(one: tuple[Lost, ...], other: tuple[Lost, ...]) -> tuple[Lost, ...]:
+    """What may be missing of partitions that go on together, behind the same epoch. All who have seen the same epochs know the same, and
+    who has begun with nothing since knows less. What is there twice does no harm: the least counts."""
+    if set(other) <= set(one):
+        return one
+    return other if set(one) <= set(other) else tuple(sorted({*one, *other}, key=lambda each: (each.before, each.newest, each.kept)))

@@ -22,7 +22,7 @@ from evenflow.exchange.section import NEVER_US
 from evenflow.kernels.digest import add_digests
 from evenflow.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.catalogue import build
-from evenflow.operator.facts import Facts
+from evenflow.operator.facts import Facts, together
 from evenflow.operator.operator import Operator, TwoSided
 from evenflow.plan.layout import KEY_GROUPS, Arc, Keyed, Layout, Segment
 from evenflow.site.asked import as_effects, from_effects
@@ -270,7 +270,7 @@ class Hosted:
                     own.install(partition, snapshot.to_bytes())
         self._event_time.absorb(other._event_time)
         self.partitions = tuple(sorted((*self.partitions, *other.partitions)))
-        self.due_us = min(self.due_us, other.due_us)
+        self.due_us, self.lost = min(self.due_us, other.due_us), together(self.lost, other.lost)
 
     def leave(self, partitions: tuple[int, ...]) -> None:
         """Forget partitions whose replica here is needed no more; others stay. Their memory is given back later, by `give_back`."""

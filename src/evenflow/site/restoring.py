@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from evenflow.availability.entries import Piece
 from evenflow.errors import CheckpointCorrupt
+from evenflow.operator.facts import together
 from evenflow.plan.layout import Segment
 from evenflow.site.bases import Revive
 from evenflow.site.chains import Link, merged
@@ -24,7 +25,7 @@ from evenflow.state.folding import Chain, Get, chains_of, folded, folded_togethe
 from evenflow.state.objects import Origin
 from evenflow.state.page_snapshot import State
 from evenflow.state.transfer import pack
-from evenflow.stream.epoch import NO_WATERMARK
+from evenflow.stream.epoch import NO_WATERMARK, Lost
 
 
 def wanted(cohorts: Iterable[Cohort], pieces: Sequence[Piece], epoch: int) -> list[RestoreState]:
@@ -129,12 +130,12 @@ def _links(piece: Piece, step: int, chains: Mapping[int, Chain]) -> list[Link]:
 def _facts(order: RestoreState) -> Mapping[str, Any]:
     """What goes along with the state of the order's partitions, which several sites may have captured: as of a copy (C2)."""
     here, digests, watermarks = set(order.partitions), dict[int, int](), list[int]()
-    lost: list[list[int]] = []
+    lost: tuple[Lost, ...] = ()
     logs: dict[str, Any] = {}
     for piece in order.pieces:
         here.difference_update(piece.partitions)
         watermarks.append(piece.facts["watermark"])
-        lost = piece.facts.get("lost", lost)
+        lost = together(lost, tuple(Lost(*each) for each in piece.facts.get("lost", ())))
         logs |= {p: facts for p, facts in piece.facts["logs"].items() if int(p) in order.partitions}
         digests |= dict(zip(piece.partitions, piece.facts["digests"], strict=False))
     if here:
@@ -145,7 +146,7 @@ def _facts(order: RestoreState) -> Mapping[str, Any]:
         "partitions": list(order.partitions),
         # An ingress cohort's is the least of its partitions', and theirs are in the state; elsewhere all sites have the same.
         "watermark": min(watermarks),
-        "lost": lost,  # At the end of an epoch all sites have the same.
+        "lost": [[each.before, each.newest, each.kept] for each in lost],
         "committed": order.epoch,  # A checkpoint is whole when the sinks have its epoch.
         "logs": logs,
         "digests": [digests.get(p, 0) for p in order.partitions] if digests else [],
