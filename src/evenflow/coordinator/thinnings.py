@@ -93,14 +93,17 @@ def arc_name(layout: Layout, arc: int) -> str:
     return f"{layout.segments[of.producer].name} -> {layout.segments[of.consumer].name}"
 
 
-def shares_of(layout: Layout, entered: Mapping[int, float], totals: Mapping[int, OfArc], epochs: int) -> dict[str, float]:
+def shares_of(
+    layout: Layout, entered: Mapping[int, float], totals: Mapping[int, OfArc], epochs: int, passed: Mapping[int, float]
+) -> dict[str, float]:
     """By sink, about which share of its rows has come. entered: by ingress segment, of what its source gave. epochs: that have been made;
-    those of which nothing was told had as many rows as others and all of them went on."""
+    those of which nothing was told had as many rows as others and all of them went on. passed: by segment with gates, which share of their
+    results these have let go on."""
     share: dict[int, float] = {}
     found: dict[str, list[float]] = {}
     for segment in layout.segments:  # Producers come first.
         above = [share[layout.arcs[arc].producer] * _passed(totals.get(arc), epochs) for arc in segment.inputs]
-        share[segment.id] = sum(above) / len(above) if above else entered.get(segment.id, 1.0)
+        share[segment.id] = (sum(above) / len(above) if above else entered.get(segment.id, 1.0)) * passed.get(segment.id, 1.0)
         for sink in layout.ends(segment):
             found.setdefault(sink, []).append(share[segment.id])
     return {sink: sum(of) / len(of) for sink, of in found.items()}

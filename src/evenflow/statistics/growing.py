@@ -171,6 +171,12 @@ class Growing:
         if flat.words[14]:
             self._wait(structure.waited(flat))
 
+    def of_step(self, segment: int, step: int) -> Ints:
+        """int64 (COLUMNS,): of all sites since the run began, see `boxes`."""
+        self.settle()
+        found: Ints = self.boxes[self._first[segment] + step]
+        return found
+
     def settle(self) -> None:
         """Bring what is pending to where it belongs."""
         if self._reports:

@@ -185,7 +185,8 @@ class OutputProgress:
     dropped: int
     """Rows of sources that it has missed so far."""
     delivered_share: float
-    """Of the rows that its sources have given so far."""
+    """Of the rows that its sources have given so far. Windows and sessions that were held back, since rows of them may be missing, have not
+    been delivered either."""
     age_ms: float | None = None
     """Median age of its answers in its sink, from an epoch's first row, in milliseconds; of a live run over the last 10 s. None where none
     came, and where sites write to its sink and others are there beside it."""

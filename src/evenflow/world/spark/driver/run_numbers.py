@@ -102,10 +102,15 @@ def boxes_of(totals: Totals) -> tuple[BoxProgress, ...]:
 
 
 def outputs_of(
-    layout: Layout, ledger: Ledger, taken: Iterable[Iterable[tuple[int, int]]], epochs: int, ages: Mapping[str, Mapping[int, int]]
+    layout: Layout,
+    ledger: Ledger,
+    taken: Iterable[Iterable[tuple[int, int]]],
+    epochs: int,
+    ages: Mapping[str, Mapping[int, int]],
+    passed: Mapping[int, float],
 ) -> tuple[OutputProgress, ...]:
     """Every output, if rows may be left out for some. taken: (segment, rows) of sources, as parts tell them. epochs: that there were. ages:
-    by output, how old answers are, as far as that is known: counts by bucket."""
+    by output, how old answers are, as far as that is known: counts by bucket. passed: see `passed_of`."""
     if not layout.sheds and not layout.thins:
         return ()
     given: dict[int, int] = {}
@@ -113,7 +118,7 @@ def outputs_of(
         given[segment] = given.get(segment, 0) + rows
     dropped, arcs = ledger.totals(), dict(ledger.arcs.totals)
     entered = {segment: 1 - min(1.0, dropped.get(segment, 0) / rows) for segment, rows in given.items() if rows}
-    shares = shares_of(layout, entered, arcs, epochs)
+    shares = shares_of(layout, entered, arcs, epochs, passed)
     found = []
     for output in layout.sinks:
         sources = [source for source, shed in layout.sheds.items() if output in shed.outputs]
@@ -124,6 +129,17 @@ def outputs_of(
         utility = utility_of(layout.qualities.get(output), share, of)
         found.append(OutputProgress(output, not fed and not thinned, lost, round(share, 4), percentile_ms([of], 0.50), utility))
     return tuple(found)
+
+
+def passed_of(layout: Layout, growing: Growing) -> dict[int, float]:
+    """By segment with gates, which share of the results that came to them since the run began has gone on (D4). Replicas of a partition
+    have the same ones, so it does not matter that all of them count."""
+    found = {}
+    for segment in layout.segments:
+        gates = [growing.of_step(segment.id, step) for step, each in enumerate(segment.steps) if each.kind == "gate"]
+        if came := sum(int(rows_in) for rows_in, *_ in gates):
+            found[segment.id] = sum(int(rows_out) for _, rows_out, *_ in gates) / came
+    return found
 
 
 def utility_of(quality: Quality | None, share: float, ages: Mapping[int, int]) -> float | None:
@@ -309,6 +325,7 @@ class RunNumbers:
                 ages = dict.fromkeys(self._machine.layout.sinks, latencies)
             numbers = dict(self._sites)
             used, boxes = self._totals.utilization(), boxes_of(self._totals)
+            passed = passed_of(self._machine.layout, self._growing)
         # What needs no lock comes behind it: the coordinator's thread must not wait for those who ask.
         parts = [n.newest for n in numbers.values() if n.newest is not None]
         hosts = self._stands()
@@ -346,7 +363,9 @@ class RunNumbers:
             behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
             protected=hosts.protected[self._machine.reviving.based()],
             lost=lost_of(self._machine),
-            outputs=outputs_of(self._machine.layout, self._machine.ledger, [part.taken for part in parts], self._machine.seen, ages),
+            outputs=outputs_of(
+                self._machine.layout, self._machine.ledger, [part.taken for part in parts], self._machine.seen, ages, passed
+            ),
         )
 
 
