@@ -197,11 +197,14 @@ def test_a_restart_keeps_what_was_kept() -> None:
     assert len([keep for keep in again.values() if keep]) > 3 and again.items() <= before.items()
 
 
-def test_thinned_rows_do_not_depend_on_their_order() -> None:
+@pytest.mark.parametrize("nested", [False, True])
+def test_thinned_rows_do_not_depend_on_their_order(nested: bool) -> None:
     """Goal: which rows go on follows from what they are (D1), equal ones included. Method: the same rows in other orders, in two
     partitions; as many of each kind go on, and a smaller share takes a part of the greater one's."""
     random = np.random.default_rng(3)
-    rows = pa.record_batch({"a": random.integers(0, 5, 400), "b": random.choice([0.0, -0.0, 1.5], 400)})
+    numbers = random.choice([0.0, -0.0, 1.5], 400)
+    deep = pa.array([[{"x": each, "of": {"k": [each]}}, None] for each in numbers.tolist()])
+    rows = pa.record_batch({"a": random.integers(0, 5, 400), "b": deep if nested else numbers})
     partition = random.integers(0, 2, 400).astype(np.int32)
     thinner = Thinner.of(3, Thin(("out",)), rows.schema)
 

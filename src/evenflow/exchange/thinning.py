@@ -8,6 +8,7 @@ not matter in which order they come. So all replicas leave out the same rows, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final, Self
 
 import numpy as np
@@ -110,7 +111,25 @@ def _mixed(word: Hashes) -> Hashes:
 
 def _exact(array: pa.Array) -> pa.Array:
     """Numbers that are equal and not the same, 0.0 and -0.0, are told apart: which of them goes on must not depend on which came first."""
-    return array.view(_WORDS[array.type.bit_width]) if pa.types.is_floating(array.type) else array
+    words = _words(array.type)
+    return array if words == array.type else array.view(words)
+
+
+@lru_cache(maxsize=1024)
+def _words(kind: pa.DataType) -> pa.DataType:
+    """The type with whole numbers of the same width in place of floats, however deep they are."""
+    if pa.types.is_floating(kind):
+        return _WORDS[kind.bit_width]
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_words(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field.with_type(_words(kind.key_type)), kind.item_field.with_type(_words(kind.item_type)))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_words(kind.value_type)), kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        made = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return made(kind.value_field.with_type(_words(kind.value_type)))
+    return kind
 
 
 def _can_be_hashed(field: pa.Field) -> bool:
