@@ -11,6 +11,7 @@ from tests.drawn import one_in
 from tests.query.test_sql_brought_along import GIVEN, TABLES, asked, columns
 from tests.query.test_sql_collate import GIVEN as COLLATED
 from tests.query.test_sql_lateral import GIVEN as LATERAL
+from tests.query.test_sql_wrong_answers import GIVEN as ONCE_WRONG
 from tests.query.test_sql_zeros import GIVEN as OF_ZEROS
 from tests.query.test_sql_zeros import ZEROS
 
@@ -113,6 +114,11 @@ def answer(spark: Any, text: str) -> list[tuple[Any, ...]]:
 def test_what_is_held_by_hand_is_what_spark_gives(spark: Any, text: str) -> None:
     assert answer(spark, text) == {**GIVEN, **LATERAL, **COLLATED}[text]
     assert columns(text) == spark.sql(text).columns
+
+
+@pytest.mark.parametrize("text", one_in(4, ONCE_WRONG))
+def test_what_once_was_wrong_is_what_spark_gives(spark: Any, text: str) -> None:
+    assert answer(spark, text) == ONCE_WRONG[text]
 
 
 @pytest.mark.parametrize("text", one_in(4, MORE))

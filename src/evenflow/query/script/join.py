@@ -27,29 +27,50 @@ _HOW: Final = {
 
 
 Beside = Callable[[Lower, Relation, exp.Join, Tables, list[exp.Expr]], Relation]
+Met = Callable[[Relation, list[exp.Expr], Tables], Relation]
+_STRICT: Final = (exp.Column, exp.Identifier, exp.Literal, exp.Paren, exp.Neg, exp.Add, exp.Sub, exp.Mul)
 
 
 def joined_all(
-    lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: Tables, pending: list[exp.Expr], beside: Beside
+    lower: Lower, left: Relation, joins: Sequence[exp.Join], tables: Tables, pending: list[exp.Expr], beside: Beside, met: Met
 ) -> Relation:  # fmt: skip
     """left with everything that is joined to it. Tables with commas between them are taken in an order in which each shares a key with
-    those before it, wherever they stand. beside: joins a query about the row beside it."""
+    those before it, wherever they stand. beside: joins a query about the row beside it. met: the rows for which conditions are true.
+
+    RIGHT and FULL JOIN make rows that are null on the left. WHERE is asked of these, too, and ON of the joins before is not; so up to
+    the last of them WHERE waits, and only what is never true of nulls is asked before already, to keep fewer rows.
+    """
+    outer = max((at for at, join in enumerate(joins) if join.side.upper() in ("RIGHT", "FULL")), default=-1)
+    early = [part for part in pending if _is_never_of_nulls(part)]
     commas = next((at for at, join in enumerate(joins) if not _is_comma(join)), len(joins))
     if commas > 1:
-        left = _in_any_order(lower, left, joins[:commas], tables, pending)
-        joins = joins[commas:]
-    for join in joins:
+        left = _in_any_order(lower, left, joins[:commas], tables, pending if outer < 0 else early)
+    for at, join in enumerate(joins):
+        if at < commas and commas > 1:
+            continue
+        of_on: list[exp.Expr] = []
+        waits = at < outer
         if isinstance(join.this, exp.Values):
             left = with_values(lower, left, join)
         elif is_lateral(join):
-            left = beside(lower, left, join, tables, pending)
+            left = beside(lower, left, join, tables, of_on if waits else pending)
         elif is_as_of(join):
             right = lower.table(without_version(join.this), tables)
             given = (join.args.get("match_condition"), join.args.get("on"))
             left = newest(lower, left, join, right, [part for tree in given if tree is not None for part in conjuncts(tree)])
         else:
-            left = joined(lower, left, join, lower.table(join.this, tables), pending)
+            left = joined(lower, left, join, lower.table(join.this, tables), early if waits else pending)
+            if waits:
+                of_on, early = [part for part in early if part.find(exp.Select)], [part for part in early if not part.find(exp.Select)]
+        if of_on:
+            left = met(left, of_on, tables)
     return left
+
+
+def _is_never_of_nulls(part: exp.Expr) -> bool:
+    """Whether a condition is not true where its columns are null."""
+    compared = isinstance(part, exp.EQ | exp.LT | exp.LTE | exp.GT | exp.GTE) and part.find(exp.Column) is not None
+    return compared and all(isinstance(node, _STRICT) for side in (part.this, part.expression) for node in side.walk())
 
 
 def is_lateral(join: exp.Join) -> bool:

@@ -166,8 +166,16 @@ class Lowering(Lower):
     def _from(self, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation:
         """pending: conditions of WHERE that are still to be met; those that joins meet are taken out."""
         relation = self.table(tree.args["from_"].this, tables)
-        relation = joined_all(self, relation, tree.args.get("joins") or (), tables, pending, beside)
+        relation = joined_all(self, relation, tree.args.get("joins") or (), tables, pending, beside, self._met)
         return self._left(relation, tree, tables, pending)
+
+    def _met(self, relation: Relation, conditions: list[exp.Expr], tables: Tables) -> Relation:
+        """The rows for which conditions of ON are true that are more than a join's: those with queries, and of LATERAL."""
+        relation = among(self, relation, tables, conditions)
+        relation = with_scalars(self, exp.Select(), relation, conditions, tables)
+        for condition in conditions:
+            relation = self.filtered(relation, relation.dotted(condition))
+        return relation
 
     def _left(self, relation: Relation, tree: exp.Select, tables: Tables, pending: list[exp.Expr]) -> Relation:
         """Those of the rows that conditions with queries leave, and rows of their arrays."""
