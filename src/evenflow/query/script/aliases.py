@@ -1,15 +1,16 @@
-"""Names of the list of columns in later items of the same list: `price * qty AS total, total * 0.2 AS tax`, as in Spark.
+"""Names of the list of columns in later items of the same list, `price * qty AS total, total * 0.2 AS tax`, and in ORDER BY, as in Spark.
 
-A column of FROM goes before such a name. What the name stands for is written in its place, so it may be an aggregate or OVER rows, too.
+A column of FROM goes before such a name in the list, and behind it in ORDER BY. What the name stands for is written in its place, so it
+may be an aggregate or OVER rows, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sqlglot import exp
 
-from evenflow.query.script.lowering import Lower
+from evenflow.query.script.lowering import Lower, is_aggregate
 from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.sql.parser import dotted
 
@@ -43,4 +44,20 @@ def _columns(tree: exp.Expr) -> Iterator[exp.Column]:
     return (node for node in tree.walk(prune=lambda node: isinstance(node, inside)) if is_column(node))
 
 
-__all__ = ["with_aliases"]
+def written_out(tree: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
+    """The expression without names of the list, which come first, as in Spark in ORDER BY and HAVING, but for what an aggregate is of."""
+    named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
+            written: exp.Expr = named[node.name.lower()].copy()
+            return written
+        for child in () if is_aggregate(node) else list(node.iter_expressions()):
+            if (made := one(child)) is not child:
+                child.replace(exp.paren(made, copy=False))
+        return node
+
+    return one(tree.copy())
+
+
+__all__ = ["with_aliases", "written_out"]

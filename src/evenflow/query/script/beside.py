@@ -13,9 +13,10 @@ from typing import Final, NoReturn
 
 from sqlglot import exp
 
-from evenflow.query.script.inner import Parted, about_around, column_of, named, outer, own_columns, parted
+from evenflow.query.script.aliases import written_out
+from evenflow.query.script.inner import Parted, about_around, column_of, named, no_values, outer, own_columns, parted
 from evenflow.query.script.join import conjuncts, joined
-from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
+from evenflow.query.script.lowering import Lower, Tables, is_aggregated
 from evenflow.query.script.placed import number_of
 from evenflow.query.script.relation import UNSEEN, Relation, Visible, computed, free_name
 from evenflow.query.script.scalars import of_no_rows
@@ -134,7 +135,7 @@ def _of_totals(lower: Lower, left: Relation, found: Parted, side: str, name: str
     query, items = found.query, found.query.expressions
     having = query.args.get("having")
     if having is not None:
-        items = [*items, _written_out(having.this, items)]
+        items = [*items, written_out(having.this, items)]
         query.set("having", None)
     if not lower.changes:
         lower.script.fail(query, "an aggregate of what is beside a row changes; use changelog or complete mode")
@@ -151,9 +152,10 @@ def _of_totals(lower: Lower, left: Relation, found: Parted, side: str, name: str
         on = exp.and_(*equal, copy=False) if equal else None
         relation = joined(lower, left, exp.Join(this=query.copy(), side="LEFT", on=on), rows, [])
     shown: list[tuple[str, exp.Expr]] = []
+    empty = no_values(lower, query, tables)
     for at, item in enumerate(items):
         there = exp.If(this=column_of(unseen, "_there"), true=column_of(unseen, f"_value{at}"))
-        shown.append((_name_of(item), exp.Case(ifs=[there], default=of_no_rows(item.unalias().copy()))))
+        shown.append((_name_of(item), exp.Case(ifs=[there], default=of_no_rows(item.unalias().copy(), empty))))
     if having is not None:
         (_, true), shown = shown[-1], shown[:-1]
         if side == "":
@@ -172,7 +174,7 @@ def _first_rows(lower: Lower, query: exp.Select, keys: Sequence[exp.Expr]) -> No
     most, before = number_of(lower, limit, "LIMIT"), number_of(lower, offset, "OFFSET") or 0
     parts = [part.copy() for part in order.expressions]
     for part in parts:
-        part.set("this", _written_out(part.this, query.expressions))
+        part.set("this", written_out(part.this, query.expressions))
     place = exp.Window(
         this=exp.Anonymous(this="row_number"), partition_by=[key.copy() for key in keys] or None, order=exp.Order(expressions=parts)
     )  # fmt: skip
@@ -182,22 +184,6 @@ def _first_rows(lower: Lower, query: exp.Select, keys: Sequence[exp.Expr]) -> No
     query.set("qualify", exp.Qualify(this=exp.and_(*wanted, copy=False)) if wanted else None)
     for clause in ("order", "limit", "offset"):
         query.set(clause, None)
-
-
-def _written_out(tree: exp.Expr, items: Sequence[exp.Expr]) -> exp.Expr:
-    """The expression without names of the list, which come first, as in Spark, but for what an aggregate is of."""
-    named = {item.alias.lower(): item.this for item in items if isinstance(item, exp.Alias)}
-
-    def one(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and not node.table and node.name.lower() in named:
-            written: exp.Expr = named[node.name.lower()].copy()
-            return written
-        for child in () if is_aggregate(node) else list(node.iter_expressions()):
-            if (made := one(child)) is not child:
-                child.replace(made)
-        return node
-
-    return one(tree.copy())
 
 
 def _as_groups(lower: Lower, query: exp.Select) -> None:

@@ -5,14 +5,18 @@ Such a query is joined. What it says of the rows of the query around it becomes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import pyarrow as pa
 from sqlglot import exp
 
+from evenflow.query.expression import compile_expression
 from evenflow.query.script.join import conjuncts
 from evenflow.query.script.lowering import Lower, Tables
 from evenflow.query.script.relation import Relation, own_column
+from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.types import name_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +102,35 @@ def column_of(table: str, name: str) -> exp.Column:
     return made
 
 
+def no_values(lower: Lower, query: exp.Select, tables: Tables) -> Callable[[exp.Expr], exp.Expr]:
+    """Makes the empty list of the values of an expression over the query's columns: of their type, if what it reads has a name."""
+
+    def made(value: exp.Expr) -> exp.Expr:
+        empty = exp.Array(expressions=[])
+        read = _read(lower, query, tables)
+        shown = [(relation.stream.schema.field(visible.column).type, visible) for relation in read for visible in relation.columns]
+        if not shown:
+            return empty
+        own = replace(read[0], columns=tuple(replace(visible, column=f"c{at}") for at, (_, visible) in enumerate(shown)))
+        schema = pa.schema([(f"c{at}", type_) for at, (type_, _) in enumerate(shown)])
+        with lower.script.at(value):
+            type_ = compile_expression(to_sql(own.rewritten(own.dotted(value))), schema).type
+        return exp.Cast(this=empty, to=exp.DataType.build(name_of(pa.list_(type_)), dialect="spark"))
+
+    return made
+
+
 def _columns(lower: Lower, query: exp.Select, tables: Tables) -> Relation | None:
     """The columns of all that the query reads, if it reads what has a name; else None, and it cannot be about the query around it."""
+    read = _read(lower, query, tables)
+    return replace(read[0], columns=tuple(visible for relation in read for visible in relation.columns)) if read else None
+
+
+def _read(lower: Lower, query: exp.Select, tables: Tables) -> list[Relation]:
+    """What the query reads, if all of it has names; else nothing."""
     from_ = query.args.get("from_")
     items = [] if from_ is None else [from_.this, *(join.this for join in query.args.get("joins") or ())]
-    if not items or not all(isinstance(item, exp.Table) for item in items):
-        return None
-    read = [lower.table(item.copy(), tables) for item in items]
-    return replace(read[0], columns=tuple(visible for relation in read for visible in relation.columns))
+    return [lower.table(item.copy(), tables) for item in items] if all(isinstance(item, exp.Table) for item in items) else []
 
 
 def _of_around(tree: exp.Expr, own: Relation, around: Relation) -> list[exp.Column]:
@@ -116,4 +141,4 @@ def _has_own(tree: exp.Expr, own: Relation) -> bool:
     return any(own.matches(column) for column in tree.find_all(exp.Column))
 
 
-__all__ = ["Parted", "about_around", "column_of", "named", "outer", "own_columns", "parted"]
+__all__ = ["Parted", "about_around", "column_of", "named", "no_values", "outer", "own_columns", "parted"]

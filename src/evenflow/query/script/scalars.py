@@ -6,13 +6,13 @@ are of no rows: null, and 0 for counts. The value changes while rows come, so th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from sqlglot import exp
 
 from evenflow.query.script.counted import as_counts
-from evenflow.query.script.inner import Parted, column_of, parted
+from evenflow.query.script.inner import Parted, column_of, no_values, parted
 from evenflow.query.script.join import joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
 from evenflow.query.script.relation import UNSEEN, Relation
@@ -20,6 +20,10 @@ from evenflow.query.sql.functions import AGGREGATES
 from evenflow.query.sql.parser import to_sql
 
 _PARTS: Final = frozenset({"expressions", "from_", "joins", "where", "with_", "kind"})
+_COUNTS: Final = ("count", "approx_count_distinct")
+_STRICT: Final = (exp.Paren, exp.Neg, exp.Cast, exp.Dot, exp.Add, exp.Sub, exp.Mul, exp.Div)
+_OF_NOTHING: Final = ("_bitmap", "_bitmap_or", "_bitmap_and", "_top_k")
+"""Of what aggregates with all their values are made, those that are not null of none."""
 
 
 def with_scalars(lower: Lower, tree: exp.Select, relation: Relation, pending: list[exp.Expr], tables: Tables) -> Relation:
@@ -28,16 +32,16 @@ def with_scalars(lower: Lower, tree: exp.Select, relation: Relation, pending: li
     grouped = tree.args.get("group") is not None or any(is_aggregated(item) for item in tree.expressions)
     for places in (pending, [] if grouped else tree.expressions):
         for at, given in enumerate(list(places)):
-            place = as_counts(lower, given)
-            places[at] = place
+            said = to_sql(given).replace("`", "") if places is not pending and given.find(exp.Select) else ""
+            place, relation = as_counts(lower, given, relation)
             for query in list(_scalars(place)):
                 relation, value = _joined(lower, relation, query, tables)
                 if query is place:
                     place = value
                 else:
                     query.replace(value)
-            if place is not given:
-                places[at] = exp.alias_(place, to_sql(given).replace("`", ""), quoted=True) if places is not pending else place
+            unnamed = said and not isinstance(place, exp.Alias)
+            places[at] = exp.alias_(place, said, quoted=True) if unnamed else place
     return relation
 
 
@@ -121,9 +125,9 @@ def _joined(lower: Lower, relation: Relation, query: exp.Subquery, tables: Table
     with script.at(query):
         relation = joined(lower, relation, join, value, [])
     shown: exp.Expr = column_of(table, "_value")
-    if any(AGGREGATES[node.name.lower()] == "count" for node in item.walk() if is_aggregate(node) and node.name.lower() in AGGREGATES):
-        there = exp.If(this=column_of(table, "_there"), true=shown)
-        shown = exp.Case(ifs=[there], default=of_no_rows(item.copy()))
+    nothing = of_no_rows(item.copy(), no_values(lower, inner, tables))
+    if not isinstance(nothing, exp.Null):  # Else the join's own null is what it is of no rows.
+        shown = exp.Case(ifs=[exp.If(this=column_of(table, "_there"), true=shown)], default=nothing)
     return relation, exp.paren(shown, copy=False)
 
 
@@ -140,18 +144,24 @@ def _one_row(found: Parted, item: exp.Expr) -> exp.Select:
     return query
 
 
-def of_no_rows(tree: exp.Expr) -> exp.Expr:
-    """An expression of aggregates, as it is of no rows: they are null, and counts 0. Changes the tree."""
-    if isinstance(tree, exp.Filter):
-        return of_no_rows(tree.this)
+def of_no_rows(tree: exp.Expr, no_values: Callable[[exp.Expr], exp.Expr]) -> exp.Expr:
+    """An expression of aggregates, as it is of no rows: they are null, counts 0 and lists empty. Null itself wherever that makes it null.
+    no_values: the empty list of what an expression gives. Changes the tree."""
+    if isinstance(tree, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
+        return of_no_rows(tree.this, no_values)
     if is_aggregate(tree):
-        return exp.cast(exp.Literal.number(0), "bigint") if AGGREGATES.get(tree.name.lower()) == "count" else exp.Null()
+        function = AGGREGATES.get(tree.name.lower())
+        if function == "collect_list":
+            return no_values(tree.expressions[0])
+        return exp.cast(exp.Literal.number(0), "bigint") if function in _COUNTS else exp.Null()
     for name, part in list(tree.args.items()):
         if isinstance(part, exp.Expr):
-            tree.set(name, of_no_rows(part))
+            tree.set(name, of_no_rows(part, no_values))
         elif isinstance(part, list):
-            tree.set(name, [of_no_rows(each) if isinstance(each, exp.Expr) else each for each in part])
-    return tree
+            tree.set(name, [of_no_rows(each, no_values) if isinstance(each, exp.Expr) else each for each in part])
+    of_values = isinstance(tree, exp.Anonymous) and tree.name.startswith("_") and tree.name.lower() not in _OF_NOTHING
+    strict = isinstance(tree, _STRICT) and any(isinstance(tree.args.get(side), exp.Null) for side in ("this", "expression"))
+    return exp.Null() if of_values or strict else tree
 
 
 __all__ = ["of_no_rows", "with_scalars", "without_having"]
