@@ -107,6 +107,22 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
         ("ann", 4.0), ("bob", 2.0), ("zoe", None)],
     "SELECT name, (SELECT regr_count(qty, id) FROM orders o WHERE o.who = u.name) AS s FROM users u": [
         ("ann", 2), ("bob", 1), ("zoe", 0)],
+    # ORDER BY takes numbers and names of what comes out.
+    "SELECT * FROM users ORDER BY 2 LIMIT 1": [("bob", "Oslo")],
+    "SELECT id, qty FROM orders UNION ALL SELECT 9, 9 FROM users WHERE name = 'ann' ORDER BY 2 DESC LIMIT 1": [(9, 9)],
+    "SELECT *, length(name) AS l FROM users ORDER BY 2 LIMIT 1": [("bob", "Oslo", 3)],
+    "SELECT length(name) AS l, * FROM users ORDER BY 3 DESC, 2 DESC LIMIT 1": [(3, "zoe", "Rom")],
+    "SELECT id, -qty AS qty FROM orders WHERE qty IS NOT NULL ORDER BY qty + 0 LIMIT 1": [(3, -5)],
+    "SELECT id, -qty AS qty FROM orders WHERE qty IS NOT NULL ORDER BY qty LIMIT 1": [(3, -5)],
+    "SELECT id, -qty AS q FROM orders WHERE qty IS NOT NULL ORDER BY qty + 0 LIMIT 1": [(4, -1)],
+    "SELECT id, -qty AS qty FROM orders o WHERE qty IS NOT NULL ORDER BY o.qty + 0 LIMIT 1": [(4, -1)],
+    "SELECT who, sum(qty) AS qty FROM orders GROUP BY who ORDER BY qty % 5, who LIMIT 1": [(None, 1)],
+    "SELECT id FROM orders UNION SELECT 9 FROM users ORDER BY -id LIMIT 2": [(5,), (9,)],
+    "SELECT id AS a FROM orders UNION SELECT 9 FROM users ORDER BY a + 0 DESC LIMIT 2": [(5,), (9,)],
+    "SELECT id, 7 AS s FROM orders ORDER BY 1 DESC LIMIT 1": [(5, 7)],
+    "SELECT DISTINCT kind FROM orders ORDER BY 1 DESC LIMIT 1": [("used",)],
+    "SELECT id, sum(-qty) OVER (ORDER BY id) AS qty FROM orders WHERE qty IS NOT NULL ORDER BY abs(qty) DESC LIMIT 1": [(5, -11)],
+    "SELECT id, length(kind) AS l FROM orders ORDER BY l + id DESC LIMIT 1": [(3, 4)],
 }  # fmt: skip
 
 
@@ -119,6 +135,8 @@ def test_it_gives_what_spark_gives(text: str) -> None:
     ("text", "says"),
     [
         ("SELECT id, id IN (SELECT i.id FROM (SELECT * FROM orders) i) AS a FROM orders o", "by their names"),
+        ("SELECT id, kind FROM orders ORDER BY 3 LIMIT 1", "ORDER BY 3.*the query has 2"),
+        ("SELECT * FROM users ORDER BY 0 LIMIT 1", "ORDER BY 0.*the query has 2"),
     ],
 )
 def test_what_cannot_be_is_said(text: str, says: str) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeGuard
 
 from sqlglot import exp
 
 from evenflow.query.changing import as_changes
 from evenflow.query.expression import fields_of
-from evenflow.query.script.aliases import with_aliases
+from evenflow.query.script.aliases import with_aliases, written_out
 from evenflow.query.script.among import among
 from evenflow.query.script.beside import beside
 from evenflow.query.script.best import best_rows, over_rows
@@ -97,7 +97,18 @@ class Lowering(Lower):
         if limit is None and not offset:
             return self.query(plain, tables)
         hidden = _shown_by(plain, parts) if isinstance(plain, exp.Select) else 0
-        return cut(self, self.query(plain, tables), parts, hidden, limit, offset or 0, tree.args.get("limit") or tree.args["offset"])
+        relation = self.query(plain, tables)
+        self._number(parts, relation.columns[: len(relation.columns) - hidden])
+        return cut(self, relation, parts, hidden, limit, offset or 0, tree.args.get("limit") or tree.args["offset"])
+
+    def _number(self, parts: Sequence[exp.Expr], shown: Sequence[Visible]) -> None:
+        """Write the columns of the result where ORDER BY has their numbers, from 1."""
+        for part in parts:
+            by = part.this
+            if _is_number(by):
+                if not 1 <= int(by.this) <= len(shown):
+                    self.script.fail(by, f"ORDER BY {by.this}: there is no such column; the query has {len(shown)}")
+                part.set("this", exp.column(shown[int(by.this) - 1].name, quoted=True))
 
     def check_read(self, last: Stream) -> None:
         """QueryError for a name that nothing reads: its rows would go nowhere. last: what the script gives is read by its user."""
@@ -276,23 +287,29 @@ class Lowering(Lower):
 
 
 def _shown_by(query: exp.Select, parts: Sequence[exp.Expr]) -> int:
-    """Make what ORDER BY says columns of the query's result; how many had to be added, behind all others."""
+    """Make what ORDER BY says columns of the query's result, but for numbers; how many had to be added, behind all others."""
     hidden = 0
-    names = [item.alias_or_name.lower() for item in query.expressions]
+    items = list(query.expressions)
+    names = [item.alias_or_name.lower() for item in items]
     for part in parts:
         by = part.this
-        if isinstance(by, exp.Literal) and not by.is_string and by.this.isdigit() and int(by.this) <= len(names):
-            part.set("this", exp.column(query.expressions[int(by.this) - 1].alias_or_name, quoted=True))
-        elif is_column(by) and not by.table and (by.name.lower() in names or any(item.is_star for item in query.expressions)):
+        if _is_number(by):
             continue
-        elif (at := next((at for at, item in enumerate(query.expressions) if item.unalias() == by and names[at]), None)) is not None:
-            part.set("this", exp.column(query.expressions[at].alias_or_name, quoted=True))
+        if is_column(by) and not by.table and (by.name.lower() in names or any(item.is_star for item in items)):
+            continue
+        by = written_out(by, items)
+        if (at := next((at for at, item in enumerate(items) if item.unalias() == by and names[at]), None)) is not None:
+            part.set("this", exp.column(items[at].alias_or_name, quoted=True))
         else:
             name = f"_order{hidden}"
-            query.append("expressions", exp.alias_(by.copy(), name, quoted=True))
+            query.append("expressions", exp.alias_(by, name, quoted=True))
             part.set("this", exp.column(name, quoted=True))
             hidden += 1
     return hidden
+
+
+def _is_number(tree: exp.Expr) -> TypeGuard[exp.Literal]:
+    return isinstance(tree, exp.Literal) and not tree.is_string and tree.this.isdigit()
 
 
 def _word(clause: str) -> str:
