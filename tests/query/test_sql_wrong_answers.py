@@ -123,6 +123,21 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
     "SELECT DISTINCT kind FROM orders ORDER BY 1 DESC LIMIT 1": [("used",)],
     "SELECT id, sum(-qty) OVER (ORDER BY id) AS qty FROM orders WHERE qty IS NOT NULL ORDER BY abs(qty) DESC LIMIT 1": [(5, -11)],
     "SELECT id, length(kind) AS l FROM orders ORDER BY l + id DESC LIMIT 1": [(3, 4)],
+    # Places are there before DISTINCT, QUALIFY and LIMIT, and are by nested columns, too.
+    """SELECT kind, n, p FROM (SELECT DISTINCT kind, length(who) n, row_number() OVER (PARTITION BY kind ORDER BY length(who), kind)
+       AS p FROM orders WHERE id <> 4) WHERE p <= 2""": [("new", 3, 1), ("used", 3, 1), ("used", 3, 2), (None, 3, 1)],
+    "SELECT id, p FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS p FROM orders ORDER BY id LIMIT 2) WHERE p <= 2": [],
+    "SELECT id, p FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS p FROM orders ORDER BY id LIMIT 4) WHERE p <= 2": [(4, 2)],
+    """SELECT id, p FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS p FROM orders ORDER BY id DESC LIMIT 2 OFFSET 1) WHERE
+       p <= 2""": [(4, 2)],
+    """SELECT id, p FROM (SELECT id, row_number() OVER (ORDER BY id DESC) AS p FROM orders QUALIFY rank() OVER (ORDER BY id) < 5)
+       WHERE p <= 2""": [(4, 2)],
+    """SELECT id, p FROM (SELECT id, qty, row_number() OVER (PARTITION BY who ORDER BY named_struct('a', qty) DESC, id) AS p FROM
+       orders) WHERE p = 1""": [(3, 1), (4, 1), (5, 1)],
+    """SELECT id, p FROM (SELECT id, qty, row_number() OVER (PARTITION BY who ORDER BY array(qty, id) DESC) AS p FROM orders) WHERE
+       p <= 1""": [(3, 1), (4, 1), (5, 1)],
+    "SELECT id, p FROM (SELECT id, row_number() OVER (PARTITION BY who ORDER BY named_struct('a', qty)) AS p FROM orders) WHERE p <= 2": [
+        (1, 1), (2, 1), (3, 2), (4, 1), (5, 2)],
 }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -18,6 +19,9 @@ from evenflow.query.script.spanned import is_around, spanned_rows
 from evenflow.query.sql.parser import to_sql
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, quoted
+
+_BEHIND_PLACES: Final = ("distinct", "qualify", "limit", "offset")
+"""Clauses that are evaluated when the places are there, so that these are not the places of the rows that they leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.
     """
     source = tree.args["from_"].this
     inner = source.this if isinstance(source, exp.Subquery) else None
-    if not isinstance(inner, exp.Select) or tree.args.get("joins"):
+    if not isinstance(inner, exp.Select) or tree.args.get("joins") or any(map(inner.args.get, _BEHIND_PLACES)):
         return None
     ranks = [item for item in inner.expressions if isinstance(item, exp.Alias) and _is_rank(item.this)]
     if not ranks:

@@ -17,6 +17,7 @@ from evenflow.processor import BatchProcessor, Groups
 from evenflow.query.script.kept import Kept, kept
 from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
+from evenflow.stream.values import comparable
 
 
 class KeptRows(BatchProcessor):
@@ -129,7 +130,9 @@ class BestRows(KeptRows):
         for number, (name, descending) in enumerate((*self.by, *ties)):
             column = rows.column(name)
             if pa.types.is_nested(column.type):
-                continue
+                if number >= len(self.by):
+                    continue
+                column = _number(column)
             direction = "descending" if descending else "ascending"
             if (rank := _rank(column)) is not None:
                 keys[f"r{number}"] = rank
@@ -153,6 +156,13 @@ def _rank(column: pa.Array) -> pa.Array | None:
         return None
     rank = pc.if_else(pc.is_valid(column), 1, 0)
     return pc.if_else(pc.fill_null(pc.is_nan(column), False), 2, rank) if floating else rank
+
+
+def _number(column: pa.Array) -> pa.Array:
+    """int64 in the order of Spark's of nested values, nulls first."""
+    values = [comparable(value) for value in column.to_pylist()]
+    rank = {value: at for at, value in enumerate(sorted(set(values)))}
+    return pa.array([rank[value] for value in values], pa.int64())
 
 
 @dataclass

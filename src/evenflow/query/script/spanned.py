@@ -80,7 +80,10 @@ def _drawn(
 ) -> Relation:  # fmt: skip
     rank = next((place.function for place in places if place.function in PLACES), None)
     if rank is not None and (not by or by[0] != (relation.stream.event_time, False)):
-        such = "order them by event time, or take the best: row_number() <= 10 in QUALIFY, or in WHERE around this query, and no other rank"
+        such = (
+            "order them by event time, or take the best: row_number() <= 10 in QUALIFY, or in WHERE around this query, with no other rank "
+            "and no DISTINCT beside it"
+        )
         lower.script.fail(where, f"{rank} of every row would change with every row to come; {such}")
     ties = in_time_order(lower, relation, [(own_column(name), desc) for name, desc in by], where, "OVER")
     first, rest = (places, []) if not _waits_for(places) else _apart(places)
