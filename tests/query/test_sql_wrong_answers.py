@@ -138,6 +138,20 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
        p <= 1""": [(3, 1), (4, 1), (5, 1)],
     "SELECT id, p FROM (SELECT id, row_number() OVER (PARTITION BY who ORDER BY named_struct('a', qty)) AS p FROM orders) WHERE p <= 2": [
         (1, 1), (2, 1), (3, 2), (4, 1), (5, 2)],
+    # What EXISTS is of says by its own list what its groups are.
+    "SELECT name FROM users WHERE EXISTS (SELECT who FROM orders GROUP BY 1 HAVING count(*) > 2)": [],
+    "SELECT name FROM users WHERE NOT EXISTS (SELECT who FROM orders GROUP BY 1 HAVING count(*) > 2)": [("ann",), ("bob",), ("zoe",)],
+    "SELECT name FROM users WHERE EXISTS (SELECT who, count(*) FROM orders GROUP BY ALL HAVING count(*) > 2)": [],
+    "SELECT name FROM users WHERE EXISTS (SELECT who, count(*) FROM orders GROUP BY ALL HAVING count(*) > 1)": [
+        ("ann",), ("bob",), ("zoe",)],
+    "SELECT name FROM users WHERE EXISTS (SELECT max(id) FROM orders HAVING count(*) > 9)": [],
+    "SELECT name FROM users WHERE EXISTS (SELECT 1 FROM orders HAVING count(*) > 3)": [("ann",), ("bob",), ("zoe",)],
+    "SELECT name FROM users WHERE EXISTS (SELECT upper(who) AS w FROM orders GROUP BY w HAVING count(*) > 2)": [],
+    "SELECT name FROM users WHERE EXISTS (SELECT who AS w, sum(qty) AS s FROM orders GROUP BY who HAVING s > 7)": [
+        ("ann",), ("bob",), ("zoe",)],
+    "SELECT name FROM users WHERE name IN (SELECT who FROM orders GROUP BY 1 HAVING count(*) > 1)": [("ann",), ("bob",)],
+    "SELECT name FROM users WHERE name NOT IN (SELECT who FROM orders WHERE who IS NOT NULL GROUP BY ALL HAVING count(*) > 1)": [
+        ("zoe",)],
 }  # fmt: skip
 
 
@@ -152,6 +166,8 @@ def test_it_gives_what_spark_gives(text: str) -> None:
         ("SELECT id, id IN (SELECT i.id FROM (SELECT * FROM orders) i) AS a FROM orders o", "by their names"),
         ("SELECT id, kind FROM orders ORDER BY 3 LIMIT 1", "ORDER BY 3.*the query has 2"),
         ("SELECT * FROM users ORDER BY 0 LIMIT 1", "ORDER BY 0.*the query has 2"),
+        ("SELECT name FROM users WHERE EXISTS (SELECT max(id) FROM orders WHERE qty > 100)", "EXISTS is true"),
+        ("SELECT name, NOT EXISTS (SELECT max(id) FROM orders o WHERE o.who = u.name) AS e FROM users u", "EXISTS is true"),
     ],
 )
 def test_what_cannot_be_is_said(text: str, says: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from evenflow.query.script.counted import check_may_be_empty
 from evenflow.query.script.inner import column_of, named, outer, own_columns, parted
 from evenflow.query.script.join import conjuncts, joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregated
@@ -35,6 +36,8 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
     query = test.args["query"] if isinstance(test, exp.In) else test.this
     inner = query.this if isinstance(query, exp.Subquery) else query
     word = "IN" if isinstance(test, exp.In) else "EXISTS"
+    if word == "EXISTS":
+        check_may_be_empty(lower, inner)
     if lower.changes and isinstance(inner, exp.Select) and not _is_plain(inner, kind, word):
         return _with_query(lower, relation, test, inner, kind, tables)
     if not isinstance(inner, exp.Select) or any(value and clause not in _PLAIN for clause, value in inner.args.items()):
@@ -117,15 +120,31 @@ def _with_query(lower: Lower, relation: Relation, test: exp.Expr, inner: exp.Sel
         equal = [exp.EQ(this=outer(relation, value), expression=shown(item)) for value, item in _pairs(lower, test, inner)]
         # NOT IN is true where the equality is false with each row; null is not false.
         conditions += equal if kind == "SEMI" else [exp.func("coalesce", exp.and_(*equal, copy=False), exp.true())]
-    elif groups:
-        shown(exp.Literal.number(1))
     conditions += [each.of(relation, shown(each.own)) for each in found.equal]
     names = {column: shown(column) for column in own_columns(lower, inner, found.others, tables)} if found.others else {}
     conditions += [outer(relation, named(part, names)) for part in found.others]
-    query.set("expressions", items or [exp.alias_(exp.Literal.number(1), "_c0", quoted=True)])
     query.set("with_", None)
     query.set("distinct", None)
+    one = exp.alias_(exp.Literal.number(1), "_c0", quoted=True)
+    if groups and not items:
+        query = _around(query, one)
+    else:
+        query.set("expressions", items or [one])
     with script.at(test):
         rows = lower.query(query, tables).called(table)
         join = exp.Join(this=test.copy(), side="LEFT", kind=kind, on=exp.and_(*conditions, copy=False) if conditions else None)
         return joined(lower, relation, join, rows, [])
+
+
+def _around(query: exp.Select, item: exp.Expr) -> exp.Select:
+    """An item for each group of a query, whose own list says what the groups are: it may have an aggregate, and GROUP BY its numbers."""
+    taken: list[str] = []
+    for at, given in enumerate(query.expressions):
+        if given.is_star:
+            continue
+        taken.append(free_name(given.alias_or_name or f"_c{at}", taken))
+        if taken[-1] != given.alias_or_name:
+            query.expressions[at] = exp.alias_(given.unalias(), taken[-1], quoted=True)
+    made = exp.Select(expressions=[item])
+    made.set("from_", exp.From(this=exp.Subquery(this=query, alias=exp.TableAlias(this=exp.to_identifier("_groups")))))
+    return made
