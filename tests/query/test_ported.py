@@ -93,6 +93,19 @@ WRITTEN = [
     ),
     (node("AggregateExpression", node("Count", column("n")), isDistinct=True), "CAST(size(array_distinct(collect_list(`n`))) AS BIGINT)"),
     (node("AggregateExpression", node("First", column("n"), ignoreNulls=True), isDistinct=False), "first(`n`, true)"),
+    (node("AggregateExpression", node("AnyValue", column("n"), ignoreNulls=True), isDistinct=False), "any_value(`n`, true)"),
+    (
+        node("AggregateExpression", node("Percentile", column("n"), literal("1"), literal("1", "long")), isDistinct=False),
+        "percentile(`n`, 1)",
+    ),
+    (
+        node("AggregateExpression", node("Percentile", column("n"), literal("1"), column("at")), isDistinct=False),
+        "percentile(`n`, 1, `at`)",
+    ),
+    (
+        node("AggregateExpression", node("MaxBy", column("n"), column("at")), node("IsNotNull", column("k")), isDistinct=False),
+        "max_by(`n`, `at`) FILTER (WHERE (`k` IS NOT NULL))",
+    ),
 ]  # fmt: skip
 
 
@@ -109,6 +122,7 @@ REFUSED = {
     "months": (literal("3", "interval month"), "3"),
     "type": (cast(column("n"), "interval year"), "cast(n)"),
     "several names": (node("With", REF, node("CommonExpressionDef", column("n")), node("CommonExpressionDef", column("k"))), "commonexpr"),
+    "bytes": (literal("[B@1f2e", "binary"), "[B@1f2e"),
     "position": (node("RegExpReplace", column("k"), literal("a"), literal("b"), literal("2")), "regexpreplace"),
 }  # fmt: skip
 

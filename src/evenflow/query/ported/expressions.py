@@ -14,7 +14,6 @@ from typing import Any, Final, NoReturn
 from evenflow.errors import NotPortable, QueryError, TypeMismatch
 from evenflow.query.duration import duration_us
 from evenflow.query.ported.tree import Expression, read_expression
-from evenflow.query.sql.composed import COMPOSED
 from evenflow.query.sql.functions import FUNCTIONS
 from evenflow.query.sql.lambdas import HIGHER
 from evenflow.query.sql.types import name_of
@@ -163,6 +162,8 @@ class SqlWriter:
             return f"{_TYPES[type_]} {quoted_text(value)}"
         if type_ == "string":
             return quoted_text(value)
+        if type_ == "binary":
+            self.refuse(tree, "a plan does not say which bytes a literal is of; write unhex('...') in its place")
         if isinstance(type_, str) and type_.startswith("interval"):
             return self.interval(tree, value)
         return f"CAST({quoted_text(value)} AS {self.type(tree, type_)})"
@@ -237,15 +238,12 @@ class SqlWriter:
         if name is None:
             self.refuse(tree, f"Evenflow has no such aggregate; it has {', '.join(sorted(_AGGREGATES.values()))}")
         arguments = [self.sql(child) for child in call.children]
-        if name in ("first", "last"):
+        if name in ("first", "last", "any_value"):
             arguments = [arguments[0], "true"] if call.fields.get("ignoreNulls") in (True, "true") else arguments[:1]
         elif name == "approx_count_distinct" and "relativeSD" in call.fields:
             arguments.append(str(call.fields["relativeSD"]))
-        elif name == "percentile":
-            arguments = arguments[:2]
-        if name in COMPOSED and condition:
-            arguments[0] = f"CASE WHEN {self.sql(condition[0])} THEN {arguments[0]} END"
-            condition = []
+        elif name == "percentile" and call.children[2:] and call.children[2].fields.get("value") == "1":
+            arguments = arguments[:2]  # How often each value counts: once, where nothing is said.
         if name == "count" and tree.fields.get("isDistinct") in (True, "true"):
             return self.distinct(arguments, None if not condition else self.sql(condition[0]))
         distinct = "DISTINCT " if tree.fields.get("isDistinct") in (True, "true") else ""
