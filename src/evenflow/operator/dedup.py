@@ -15,7 +15,7 @@ from evenflow.state.deadlines import Deadlines
 from evenflow.state.keys import TracedKeys, identity, to_array
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 DUE = HEADER
@@ -27,11 +27,13 @@ class Dedup(Expiring, Late, Shown):
 
     keys: columns that make rows equal; null equals null, NaN equals NaN. time: event-time column by which keys are forgotten, or None:
     they are kept for ever. A key is forgotten when the watermark has passed its first row's time + delay_us. Port 1: with `time`, the
-    rows that came with a time < tick.before. State: 32 bytes per key held, 64 with `time`.
+    rows that came with a time < tick.before. Where `time` is one of the keys, a row whose time is null is never late, and its key is kept
+    for ever, as in Spark: rows that equal it may always come. State: 32 bytes per key held, 64 with `time`.
     """
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], *, time: str | None = None, delay_us: int = 0) -> None:
         self._keys, self._time, self._delay = tuple(keys), time, delay_us
+        self._nulls_stay = time in self._keys
         self._table = PagedTable(np.zeros(0 if time is None else 1, np.int64))
         self._deadlines, self._traced = Deadlines(), TracedKeys(schema, keys)
         self.late_rows = 0
@@ -48,7 +50,10 @@ class Dedup(Expiring, Late, Shown):
         late, times = self._none, np.empty(0, np.int64)
         if self._time is not None:
             times = event_time(rows.batch.column(self._time))
-            if (too_old := times < tick.before).any():
+            too_old = times < tick.before
+            if self._nulls_stay and too_old.any():
+                too_old &= times != NO_WATERMARK
+            if too_old.any():
                 late, kept = rows.take(np.flatnonzero(too_old)), np.flatnonzero(~too_old)
                 rows, times = rows.take(kept), times[kept]
                 self.late_rows += late.count
@@ -59,6 +64,8 @@ class Dedup(Expiring, Late, Shown):
         firsts = touched.rows[touched.new]
         if self._time is not None and firsts.size:
             slots, due = touched.slots[touched.new], times[firsts] + (self._delay + 1)
+            if self._nulls_stay:
+                due[times[firsts] == NO_WATERMARK] = END_OF_STREAM
             self._table.words[slots, DUE] = due
             self._deadlines.set(slots, due)
         return (rows if firsts.size == rows.count else rows.take(firsts)), late
@@ -83,7 +90,8 @@ class Dedup(Expiring, Late, Shown):
         arrays = self._traced.read(self._table.words, slots)
         if self._time is not None:
             until = self._table.words[slots, DUE] - 1
-            arrays.append(to_array(until, self.shown.field("_kept_until").type, until - self._delay == NO_WATERMARK))
+            unknown = (until - self._delay == NO_WATERMARK) | (until + 1 == END_OF_STREAM)
+            arrays.append(to_array(until, self.shown.field("_kept_until").type, unknown))
         return pa.RecordBatch.from_arrays(arrays, schema=self.shown)
 
     def _installed(self, slots: Int64s) -> None:

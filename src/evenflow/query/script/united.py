@@ -48,6 +48,9 @@ def united(lower: Lower, tree: exp.SetOperation, tables: Tables) -> Relation:
 
 def distinct(lower: Lower, relation: Relation, where: exp.Expr) -> Relation:
     """Each row once. Of what changes, as long as it is there at least once."""
+    time = relation.stream.event_time
+    if lower.mode == "complete" and any(visible.column == time for visible in relation.columns):
+        relation = relation.where(as_changes(relation.stream))  # No row is late: those that were there are kept, whatever their time is.
     if not is_changelog(relation.stream.schema):
         lower.check_final(relation, where, "SELECT DISTINCT or UNION")
         with lower.script.at(where):
