@@ -155,7 +155,8 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
     if changes:
         made = Relation(stream, _once(kept, using, how), running=True)
         return _of_either(lower, made, left, right, using) if using and how == "full" else made
-    windows = left.windows if left.windows is not None and stream.event_time == left.windows.end else None
+    # Behind a full join a row of the right alone has no end of the left's windows, and so none of them would have it.
+    windows = left.windows if left.windows is not None and stream.event_time == left.windows.end and how != "full" else None
     until = _until(_sided(left, right, part) for part in parts) if how == "inner" else {}
     made = Relation(stream, _once(kept, using, how), windows, until=tuple(until.get(stream.event_time or "", ())))
     return _of_either(lower, made, left, right, using) if using and how == "full" else made
