@@ -16,7 +16,7 @@ from evenflow.site.peers import APART_BEATS, MUTE_BEATS, Talk
 from evenflow.world.spark.executor import links as linking
 from evenflow.world.spark.executor.links import Links
 from evenflow.world.spark.executor.site import Site
-from evenflow.world.spark.net import control
+from evenflow.world.spark.net import control, framing
 from evenflow.world.spark.net import listener as listening
 from evenflow.world.spark.net.channel import GARBLED_MAX, Channel, Line
 from evenflow.world.spark.net.connection import Connection
@@ -286,6 +286,31 @@ def test_a_line_that_keeps_nothing_is_a_plain_connection(reactor: Reactor) -> No
     ends.left.send(CONTROL, [b"a"])
     until(reactor, lambda: ends.heard["right"] == [b"a"])
     assert not ends.left._kept
+    ends.cut()
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_message_that_is_too_large_is_not_said_and_the_line_goes_on(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch, connected: bool
+) -> None:
+    """Goal: it counts for nothing, or each confirmation after it would be off by one, and each new connection would fail over it."""
+    monkeypatch.setattr(framing, "MESSAGE_BYTES_MAX", 10_000)
+    ends = Ends(reactor)
+    if connected:
+        ends.connect()
+    ends.left.send(CONTROL, [b"a"])
+    with pytest.raises(ProtocolError, match="10001 bytes is larger"):
+        ends.left.send(CONTROL, [b"x" * 10_000, b"x"])
+    ends.left.send(CONTROL, [b"b"])
+    if not connected:
+        ends.connect()
+    until(reactor, lambda: ends.heard["right"] == [b"a", b"b"])
+    ends.left.confirmed(ends.right.taken)
+    assert not ends.left._kept
+    ends.cut()
+    ends.left.send(CONTROL, [b"c"])
+    ends.connect()
+    until(reactor, lambda: ends.heard["right"] == [b"a", b"b", b"c"])
     ends.cut()
 
 

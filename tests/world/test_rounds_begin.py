@@ -14,8 +14,9 @@ from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.window import SiteWindow
 from evenflow.statistics.wire import flat_of
-from evenflow.world.spark.driver import run_loop
-from evenflow.world.spark.driver.run_loop import WARM_S, RunLoop
+from evenflow.world.spark.driver import collecting, run_loop
+from evenflow.world.spark.driver.collecting import WARM_S
+from evenflow.world.spark.driver.run_loop import RunLoop
 
 
 def report(site: int, rows: int, end_us: int) -> Any:
@@ -26,7 +27,8 @@ def report(site: int, rows: int, end_us: int) -> Any:
 def test_rounds_begin_a_while_after_the_first_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     later: list[tuple[float, Callable[[], None]]] = []
-    monkeypatch.setattr(run_loop, "time", SimpleNamespace(monotonic=lambda: now_s))
+    for module in (run_loop, collecting):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
     calls: Any = SimpleNamespace(
         clock=SimpleNamespace(now_us=lambda: round(now_s * 1e6)),
         send=lambda site, message: None,

@@ -6,13 +6,18 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
+from evenflow.errors import QueryError
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Version
 from evenflow.query.footprint import is_users
 from evenflow.query.user.binding import code_of
 from evenflow.site.options import FlowOptions
+from evenflow.world.spark.net.framing import MESSAGE_BYTES_MAX
+
+PROGRAM_BYTES_MAX: Final = MESSAGE_BYTES_MAX - (64 << 20)
+"""It goes to each site in one message, together with plan, membership, and what a restart begins with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,7 @@ def pack(layout: Layout, options: FlowOptions) -> bytes:
     """The program for `StartPart`, which `pickle.loads` reads.
 
     Classes and functions of the user's own modules (not installed ones) go along by value, as those of a script do: executors do not have
-    them. Raises whatever pickling raises for an object that cannot be sent.
+    them. Raises whatever pickling raises for an object that cannot be sent, and QueryError if it is too much for a message.
     """
     return _pickled(
         (replace(layout, sinks={name: Ending(sink.where, sink.marked) for name, sink in layout.sinks.items()}), options), layout
@@ -51,10 +56,15 @@ def _pickled(value: Any, layout: Layout) -> bytes:
             registered.append(module)
     try:
         packed: bytes = pickling.dumps(value)
-        return packed
     finally:
         for module in registered:
             pickling.unregister_pickle_by_value(module)
+    if len(packed) > PROGRAM_BYTES_MAX:
+        raise QueryError(
+            f"dataflow {layout.name!r} has {len(packed) >> 20} MB with its code and the tables that are joined to it, and a site takes "
+            f"{PROGRAM_BYTES_MAX >> 20} MB: read a table of this size as a source, and join the two streams"
+        )
+    return packed
 
 
 def user_modules(layout: Layout) -> Iterator[ModuleType]:

@@ -6,6 +6,7 @@ read from any thread: `Happenings` and `RunNumbers`.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -19,11 +20,9 @@ from evenflow.availability.group import Region
 from evenflow.availability.silence import COMPARED
 from evenflow.coordinator.appending import FENCED
 from evenflow.coordinator.clocks import behind_us, told_behind
-from evenflow.coordinator.collection import Begin, CalledOff, Collection, LookAgain, Whole
 from evenflow.coordinator.events import (
     Append,
     Collect,
-    Collected,
     CoordinatorEvent,
     Denied,
     Done,
@@ -50,7 +49,7 @@ from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.coordinator.stored import Stored
-from evenflow.errors import EvenflowError, Fenced, OperationRefused
+from evenflow.errors import EvenflowError, Fenced, OperationRefused, UnreadableMessage
 from evenflow.exchange.portion import Portion
 from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import FROM_COLUMN, Layout
@@ -64,38 +63,33 @@ from evenflow.site.facts import CopyLive
 from evenflow.site.replaying import FROM_NOTHING, Beginning
 from evenflow.site.view import NOBODY
 from evenflow.statistics.progress import CheckpointProgress, JournalProgress, Progress, SiteProcess, TableProgress
-from evenflow.statistics.statistics import Statistics
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import Answer, Appender
 from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
+from evenflow.world.spark.driver.collecting import Later, collect
 from evenflow.world.spark.driver.happenings import Happenings
 from evenflow.world.spark.driver.living import Living
 from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Given, Outlet
 from evenflow.world.spark.driver.run_numbers import RunNumbers, WatchedFacts
 from evenflow.world.spark.driver.taking import Taken
 from evenflow.world.spark.net import control
-from evenflow.world.spark.net.reactor import Clock
 from evenflow.world.spark.net.told_versions import Telling
 from evenflow.world.spark.net.wire import decode_release
 from evenflow.world.spark.regions.appending import opened
 from evenflow.world.spark.regions.beginning import silenced
 from evenflow.world.spark.regions.silent import Silent
 
+log = logging.getLogger("evenflow")
+
 LAST_WORDS_S: Final = 1.0
 """How long a run that has ended waits for its sites: for their last numbers, and what they are committing."""
-WARM_S: Final = 1.0
-"""Rounds begin so long after the first rows. Until then sites do everything for the first time, and the one with most of that would look
-overloaded: it gave all that it had away, which took ten seconds to mend."""
 
 
-class SiteCalls(Protocol):
+class SiteCalls(Later, Protocol):
     """What a run asks of the coordinator."""
-
-    clock: Clock
 
     def send(self, site: int, message: control.FromDriver) -> None: ...
     def call_soon(self, call: Callable[[], None]) -> None: ...
-    def call_later(self, delay_s: float, call: Callable[[], None]) -> None: ...
     def present(self) -> list[int]: ...
     def host_of(self, site: int) -> str: ...
 
@@ -244,9 +238,29 @@ class RunLoop:
     # ------------------------------------------------------------ the machine
 
     def handle(self, event: CoordinatorEvent) -> None:
-        """Give the machine an event and carry out what it asks for."""
+        """Give the machine an event and carry out what it asks for. An error that is met over it ends this run, and touches no other."""
         if self.over.is_set():
             return
+        try:
+            self._handle(event)
+        except OperationRefused:
+            raise
+        except Exception as error:
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        """The driver has met an error over this run, which would wait for ever for what was to be done: it ends, as by one at a site."""
+        log.error("run %s ends by an error of the driver", self.run_id, exc_info=error)
+        broken = error if isinstance(error, EvenflowError) else control.error_from(control.broken(self.number, error), "the driver")
+        if self._ended_s is None:
+            try:
+                self._handle(RunBroken(broken))
+            except Exception:
+                log.exception("its machine cannot end run %s", self.run_id)
+        if self._ended_s is None:
+            self._end(broken)
+
+    def _handle(self, event: CoordinatorEvent) -> None:
         if isinstance(event, SiteSaid) and isinstance(event.fact, CopyLive):
             self.happenings.is_live(event.fact.number, time.monotonic())
         for action in self.machine.handle(event):
@@ -260,7 +274,7 @@ class RunLoop:
                     whole = action.kind is Kind.CHECKPOINT_COMPLETED
                     self.happenings.note(action, time.monotonic(), self.checkpoint_numbers.completed() if whole else {})
                 case Collect():
-                    self._collect(action.for_us)
+                    collect(self.machine, self.numbers, self._calls, action.for_us, self.handle)
                 case Wake():
                     self._calls.call_later(action.after_ms / 1000, partial(self.handle, Waited(action.pause)))
                 case Append(entry):
@@ -307,31 +321,6 @@ class RunLoop:
         """To a request, once; None while there is none."""
         return self._answers.pop(request, None)
 
-    def _collect(self, for_us: int) -> None:
-        """What the sites report from now on; what their reports cover of the time before is small."""
-        collection = Collection(self.machine, for_us, int(WARM_S * 1e6))
-        seen: int | None = None
-
-        def look() -> None:
-            nonlocal seen
-            now_us, worked_s = self._calls.clock.now_us(), self.numbers.worked_s
-            worked_us = None if worked_s is None else now_us - int((time.monotonic() - worked_s) * 1e6)
-            statistics = Statistics.of(()) if seen is None else self.numbers.since(seen)
-            match collection.look(now_us, worked_us, {window.site for window in statistics.sites}):
-                case Begin(after_us):
-                    seen = self.numbers.count()
-                    self._calls.call_later(after_us / 1e6, look)
-                case LookAgain(after_us):
-                    self._calls.call_later(after_us / 1e6, look)
-                case Whole(begun_us):
-                    self.handle(Collected(statistics, begun_us, now_us))
-                case CalledOff():
-                    pass
-                case step:
-                    assert_never(step)
-
-        look()
-
     def _deliver(self, site: int, event: control.Delivered) -> None:
         if not self.machine.over:
             self._calls.send(site, control.Deliver(self.number, self._telling.thin(site, event)))
@@ -343,12 +332,14 @@ class RunLoop:
 
     def begin(self, site: int) -> None:
         """Let a site build its part: one of the first, or a newcomer."""
-        machine = self.machine
         self.numbers.expect(site)
-        self._telling.began(site, machine.plan)
-        self._calls.send(site, self._start_part())
-        for pushed in self._pushed.values():
-            self._calls.send(site, pushed)
+        self._telling.began(site, self.machine.plan)
+        try:
+            self._calls.send(site, self._start_part())
+            for pushed in self._pushed.values():
+                self._calls.send(site, pushed)
+        except Exception as error:
+            self._break(error)
 
     def _start_part(self) -> control.StartPart:
         machine = self.machine
@@ -385,11 +376,11 @@ class RunLoop:
         self.error = error
         self._ended_s = time.monotonic()
         self._unended = set(self._calls.present())
+        self._calls.call_later(LAST_WORDS_S, self._finish)
         for site in self.machine.sites:
             self._calls.send(site, control.EndPart(self.number))
         if error is None or not self.survives(error):
             self.close_sinks()
-        self._calls.call_later(LAST_WORDS_S, self._finish)
         self._close_journal(error)
         self._finish_if_said()
 
@@ -456,6 +447,15 @@ class RunLoop:
                 assert_never(message)
 
     def release(self, body: bytes | memoryview) -> None:
+        """A site has finished an epoch. Raises UnreadableMessage if this is no message of one."""
+        try:
+            self._release(body)
+        except UnreadableMessage:
+            raise
+        except Exception as error:
+            self._break(error)
+
+    def _release(self, body: bytes | memoryview) -> None:
         _, segment, epoch, opened, _, portion, rows = decode_release(body)
         if portion is not None:
             fresh = self._first_portions.setdefault(segment, FirstPortions()).accept(portion.stream, portion.producers, epoch)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from evenflow.errors import MessageForged, ProtocolError, UnreadableMessage
 from evenflow.world.spark.net.connection import Connection
-from evenflow.world.spark.net.framing import HEADER, Piece, body_length
+from evenflow.world.spark.net.framing import HEADER, Piece, body_length, length_of
 from evenflow.world.spark.net.reactor import READABLE, WRITABLE, Reactor
 from evenflow.world.spark.net.tls import TlsSocket
 
@@ -256,6 +256,8 @@ class Line:
         return self._channel is not None
 
     def send(self, kind: int, pieces: list[Piece]) -> None:
+        """Raises ProtocolError if it is more than a message may have: then nothing was said, and the line is as it was."""
+        length_of(pieces)
         self._sent += 1
         if self._keeps:
             self._kept.append((kind, pieces))

@@ -65,10 +65,16 @@ def body_length(header: bytes | memoryview, offset: int = 0) -> tuple[int, int, 
     return kind, length, seal
 
 
-def _too_large(length: int) -> ProtocolError:
-    return ProtocolError(
-        f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed; use smaller epochs (epoch_rows)"
-    )
+def length_of(pieces: Sequence[Piece]) -> int:
+    """Bytes of a body. Raises ProtocolError if they are more than a message may have."""
+    length = 0
+    for piece in pieces:
+        length += len(piece)
+    if length > MESSAGE_BYTES_MAX:
+        raise ProtocolError(
+            f"a message of {length} bytes is larger than the {MESSAGE_BYTES_MAX} that are allowed; use smaller epochs (epoch_rows)"
+        )
+    return length
 
 
 class Seals:
@@ -83,11 +89,7 @@ class Seals:
 
     def seal(self, kind: int, pieces: Sequence[Piece]) -> list[Piece]:
         """The next message, header first, in pieces. Raises ProtocolError if it is larger than a message may be."""
-        length = 0
-        for piece in pieces:
-            length += len(piece)
-        if length > MESSAGE_BYTES_MAX:
-            raise _too_large(length)
+        length = length_of(pieces)
         self._said += 1
         nonce = _NONCE.pack(self._said, kind)
         if length <= JOINED_BYTES_MAX:
@@ -118,9 +120,7 @@ class Unsealed(Seals):
         """There are no keys."""
 
     def seal(self, kind: int, pieces: Sequence[Piece]) -> list[Piece]:
-        length = sum(map(len, pieces))
-        if length > MESSAGE_BYTES_MAX:
-            raise _too_large(length)
+        length = length_of(pieces)
         header = HEADER.pack(MAGIC, VERSION, kind, length, NO_SEAL)
         return [b"".join((header, *pieces))] if length <= JOINED_BYTES_MAX else [header, *pieces]
 
