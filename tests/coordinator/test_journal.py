@@ -11,7 +11,7 @@ import pytest
 from evenflow.availability.content import Content
 from evenflow.availability.entries import Begun, Completed, Cut, Ended, Entry, Logged, Piece, Stopped, from_bytes, to_bytes
 from evenflow.availability.standing import standing
-from evenflow.coordinator.checkpointing import PATIENCE_MS
+from evenflow.coordinator.checkpointing import PATIENCE_MAX_MS, PATIENCE_MS
 from evenflow.coordinator.events import (
     Append,
     Appended,
@@ -337,6 +337,29 @@ def test_a_checkpoint_that_is_not_whole_in_time_is_dropped_and_the_next_one_is_m
     run.handle(CheckpointRequested())
     assert run.handle(Waited(CheckpointPause(1))) == [], "that one is over, and another under way"
     assert run.checkpointing.open is not None and run.checkpointing.open.number == 2
+
+
+def test_who_is_not_whole_in_time_has_longer_the_next_time() -> None:
+    """Goal: a checkpoint becomes whole at last, however long its store takes. Method: three take too long, the fourth is stored."""
+    run = machine()
+    tell(run, 0, a=cuts(1, 1))
+
+    def begin() -> float:
+        [wake] = [action for action in run.handle(CheckpointRequested()) if isinstance(action, Wake)]
+        assert run.checkpointing.open is not None and wake.pause == CheckpointPause(run.checkpointing.open.number)
+        return wake.after_ms / PATIENCE_MS
+
+    for times, said in ((1, "60 s"), (2, "120 s"), (4, "240 s")):
+        assert begin() == times and run.checkpointing.open is not None
+        dropped = run.handle(Waited(CheckpointPause(run.checkpointing.open.number)))
+        assert [each.text.split(": ")[1] for each in dropped if isinstance(each, Happened)] == [f"it is not whole after {said}"]
+    assert begin() == 8
+    found = run.checkpointing.open
+    run.checkpointing.completed(Completed(found.number, found.epoch, ()))
+    assert run.checkpointing.patience_ms == 4 * PATIENCE_MS, "it has all of the state: what changes from now on is less"
+    run.checkpointing.patience_ms = PATIENCE_MAX_MS
+    run.checkpointing.lose_patience()
+    assert run.checkpointing.patience_ms == PATIENCE_MAX_MS
 
 
 def test_a_run_without_a_journal_waits_for_nothing() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -278,6 +280,31 @@ def test_runs_hear_who_is_dead_and_who_has_come(world: Callable[..., World]) -> 
     assert newcomer.first == control.You(3, 0, 0.05)
     newcomer.link(3)
     made.until(lambda: run.begun == [0, 1, 2, 3])
+
+
+def test_a_run_that_is_over_is_forgotten(world: Callable[..., World]) -> None:
+    """Goal: a driver that starts many runs, or survives many losses, is no larger and no slower for it: who started a run has it."""
+    made = world(3, replicas=2)
+    fakes = three(made)
+
+    def runs(number: int) -> weakref.ref[Any]:
+        run: Any = Idle(0, 1, 2)
+        run.number = number
+        made.coordinator.add_run(run)
+        made.until(lambda: run.begun == [0, 1, 2])
+        run.machine.over = True
+        run.over.set()
+        for call in run.on_over:
+            made.coordinator.ask(call)
+        return weakref.ref(run)
+
+    for number in range(1, 4):
+        left = runs(number)
+        for fake in fakes:
+            fake.beat()
+        made.until(lambda: not made.coordinator.runs)
+        gc.collect()
+        made.until(lambda left=left: left() is None)  # type: ignore[misc]
 
 
 def test_a_hang_is_a_death_that_the_site_hears_of_when_it_wakes(world: Callable[..., World]) -> None:

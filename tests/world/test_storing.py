@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +168,51 @@ def test_no_more_of_an_object_is_read_than_was_written(tmp_path: Path, monkeypat
     os.truncate(tmp_path / written.objects[1].name, 1 << 40)
     (unread,) = ask(tmp_path, restoring(written))
     assert isinstance(unread, StateUnread) and written.objects[1].name in unread.why
+
+
+class Slow(State):
+    """State that somebody waits for. begun: it is being read."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+
+    def to_bytes(self) -> bytes:
+        self.begun.set()
+        assert self.goes_on.wait(20)
+        return self._data
+
+
+def test_what_a_newer_checkpoint_has_replaced_is_not_written_first(tmp_path: Path) -> None:
+    """Goal: a site that was too slow for a checkpoint is no slower for the next. Method: three are ordered, while the first is being made.
+
+    The second is forgotten, and with it the state that it holds; the first breaks off; only the third is in the store."""
+    reactor, answers = Reactor(), list[Event]()
+    hand = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append)
+    slow, second = Slow(b"a" * 1000), State(b"b" * 1000)
+    held = weakref.ref(second)
+
+    def ask_for(number: int, segment: int, state: State) -> None:
+        hand.ask(StoreState(number, folder_of(1, number), StateToStore(segment, 9, (Kind("totals"), Kind("windows")), [(3, 0, state)])))
+
+    ask_for(4, 2, slow)
+    assert slow.begun.wait(20)
+    ask_for(5, 2, second)
+    del second
+    for segment in (2, 3):
+        ask_for(6, segment, State(b"c" * 1000))
+    gc.collect()
+    assert held() is None
+    slow.goes_on.set()
+    while len(answers) < 3:
+        reactor.poll(5.0)
+    hand.close()
+    assert hand.join(5.0)
+    reactor.close()
+    assert isinstance(answers[0], WriteFailed) and answers[0].number == 4
+    assert [(type(event), event.number, event.segment) for event in answers[1:]] == [(Written, 6, 2), (Written, 6, 3)]  # type: ignore[union-attr]
+    stored = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
+    assert [name.split("/")[2] for name in stored] == ["000006", "000006"]
 
 
 @pytest.mark.parametrize("how", ["altered", "missing", "cut off"])

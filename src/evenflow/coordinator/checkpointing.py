@@ -29,7 +29,9 @@ from evenflow.site.view import NOBODY, View
 from evenflow.stream.ids import SiteId
 
 PATIENCE_MS: Final = 60_000.0
-"""A checkpoint that is not whole by then is dropped: a store that is so slow would only fall behind further."""
+"""A checkpoint that is not whole by then is dropped: whatever it waits for may never come. The next one has twice as long: it may be the
+first with all state that there is, and a store that was too slow for that will be so again."""
+PATIENCE_MAX_MS: Final = 3_600_000.0
 AHEAD_MAX: Final = 512
 """Epochs that an order is ahead of what was seen, at most."""
 BUSY_MS: Final = 250.0
@@ -56,8 +58,8 @@ class Checkpointing:
     """journal: the run's, None if it has none: then nobody ever begins one. every_ms: from one checkpoint to the next, None: when asked.
 
     retained: those that are kept, ascending. failures: how many have been dropped since the last that became whole. requests: of those who
-    wait for the one that is under way. _first: the least epoch that the next may be of: behind that of the last, and of
-    what is made again.
+    wait for the one that is under way. patience_ms: how long the next one has to become whole. _first: the least epoch that the next may be
+    of: behind that of the last, and of what is made again.
     _writers: by (segment, partition), who wrote it last: it does so again as long as it can.
     """
 
@@ -71,6 +73,7 @@ class Checkpointing:
         self.held_for: set[int] = set()
         # Numbers go on over generations, for people; names of objects have the generation, too.
         self._number, self._ahead = max([made.number for made in self.retained], default=0), AHEAD
+        self.patience_ms = PATIENCE_MS
         self._first = 1 if journal is None else journal.durable + 1
         self._writers: dict[tuple[int, int], SiteId] = {}
 
@@ -110,7 +113,7 @@ class Checkpointing:
             self.held_for.update(self.requests)
         folder = folder_of(self._journal.generation, self._number)
         orders = [(site, Checkpoint(self._number, self.open.epoch, folder, tuple(mine))) for site, mine in sorted(wanted.items())]
-        return [*[Tell(site, order) for site, order in orders], Wake(PATIENCE_MS, CheckpointPause(self._number))]
+        return [*[Tell(site, order) for site, order in orders], Wake(self.patience_ms, CheckpointPause(self._number))]
 
     def _assigned(self) -> Wanted:
         """One live replica of every partition: who wrote it last, or who has least to write."""
@@ -159,7 +162,7 @@ class Checkpointing:
         """It is in the journal. What is needed no more goes (K8)."""
         assert self._journal is not None
         self.open, self._journal.under_way, self.failures, self._first = None, None, 0, made.epoch + 1
-        self._ahead = max(AHEAD, self._ahead // 2)
+        self._ahead, self.patience_ms = max(AHEAD, self._ahead // 2), max(PATIENCE_MS, self.patience_ms / 2)
         self.retained = (*self.retained, made)[-RETAINED:]
         details: dict[str, Any] = {"number": made.number, "epoch": made.epoch, "bytes": made.bytes}
         text = f"checkpoint {made.number} has the state at the end of epoch {made.epoch}: {made.bytes} bytes"
@@ -216,6 +219,11 @@ class Checkpointing:
         self.held_for.clear()
         if self.open is not None:
             self.open.last = False
+
+    def lose_patience(self) -> str:
+        """It has not become whole in its time, and is about to be dropped. Returns why; the next one has longer."""
+        waited_ms, self.patience_ms = self.patience_ms, min(2 * self.patience_ms, PATIENCE_MAX_MS)
+        return f"it is not whole after {waited_ms / 1000:.0f} s"
 
     def waits_for(self, site: SiteId) -> bool:
         """The one that is under way needs something of this site."""

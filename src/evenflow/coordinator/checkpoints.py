@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evenflow.availability.entries import Completed
-from evenflow.coordinator.checkpointing import BUSY_MS, PATIENCE_MS
+from evenflow.coordinator.checkpointing import BUSY_MS
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import CheckpointRequested, Denied, LastWithdrawn, RunPause, SiteSaid, Tell, Waited
 from evenflow.errors import CheckpointCorrupt
@@ -95,7 +95,7 @@ def drop_unable(run: RunEffects, event: SiteSaid) -> None:
 
 
 def lose_patience(run: RunEffects, event: Waited) -> None:
-    _drop(run, f"it is not whole after {PATIENCE_MS / 1000:.0f} s")
+    _drop(run, run.checkpointing.lose_patience())
 
 
 def _drop(run: RunEffects, why: str) -> None:

@@ -199,12 +199,15 @@ class DriverLoop:
             self.send(site, message)
 
     def add_run(self, run: RunLoop) -> None:
-        """Start a run on its sites, the spares too. From any thread."""
+        """Start a run on its sites, the spares too. From any thread. It is forgotten when it is over: whoever started it has it."""
+
+        def forget() -> None:
+            self.call_soon(lambda: self.runs.pop(run.number, None))  # Some of what is being done now may still be for it.
 
         def begin() -> None:
             self.runs[run.number] = run
             DRIVER.settle()
-            run.on_over += [self._notify, lambda: self.observe(RunEnded(run.number, self._now_us()))]
+            run.on_over += [self._notify, lambda: self.observe(RunEnded(run.number, self._now_us())), forget]
             self.observe(RunBegun(run.number, run.run_id, run.machine, self._now_us()))
 
         self.call_soon(begin)

@@ -423,6 +423,7 @@ class RunLoop:
         if not self.over.is_set():
             self.over.set()
             self.started.set()
+            self._program, self.beginning = b"", FROM_NOTHING  # Nobody begins it any more, and whoever started the run keeps this.
             for call in self.on_over:
                 call()
 

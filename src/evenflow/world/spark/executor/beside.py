@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 from evenflow.site.events import Event
@@ -26,6 +26,18 @@ class Beside(Generic[Order]):
     def ask(self, order: Order) -> None:
         """Carry it out, and answer with its event, if it has one."""
         self._asked.put(order)
+
+    def withdraw(self, unwanted: Callable[[Order], bool]) -> None:
+        """Forget orders that have not been begun: nobody hears of them any more."""
+        waiting: list[Order | None] = []
+        try:
+            while True:
+                waiting.append(self._asked.get_nowait())
+        except Empty:
+            pass
+        for order in waiting:
+            if order is None or not unwanted(order):
+                self._asked.put(order)
 
     def close(self) -> None:
         """No more answers. What is being written or read is so to its end, and forgotten."""

@@ -41,6 +41,10 @@ LOOK_S: Final = 0.1
 Order = StoreState | RestoreState | StoreRows | ReadRows
 
 
+class _Unwanted(Exception):
+    """A newer checkpoint has been ordered."""
+
+
 class Storing(Beside[Order]):
     """answer: is called on the event loop. url: of the location. site: this one's index. spare: state has a budget, so the objects
     that it is read from, which may be as large as all of it, are put aside on the site's disk until it is there."""
@@ -50,8 +54,17 @@ class Storing(Beside[Order]):
     ) -> None:
         self._url, self._site, self._spare = url, site, spare
         self._store: Store | None = None
+        self._newest = 0
         self._room = threading.Semaphore(PARTS)
         super().__init__(name, reactor, answer)
+
+    def ask(self, order: Order) -> None:
+        """As `Beside.ask`. There is one checkpoint at a time: who orders the next has dropped those before. What they still have to write
+        would hold it up until it is dropped as well, and keeps their state in memory."""
+        if isinstance(order, StoreState) and order.number > self._newest:
+            self._newest = number = order.number
+            self.withdraw(lambda other: isinstance(other, StoreState) and other.number < number)
+        super().ask(order)
 
     def let_go(self, action: PartTaken) -> None:
         """From the loop."""
@@ -101,7 +114,19 @@ class Storing(Beside[Order]):
     def _store_state(self, action: StoreState) -> Event:
         try:
             rests = Rests(self._closed.wait, rest=REST_SOON if action.soon else REST)
-            return write(action, self._site, self._put, rests)
+
+            def rest() -> None:
+                if action.number < self._newest:
+                    raise _Unwanted
+                rests()
+
+            def put(name: str, data: bytes) -> None:
+                rest()
+                self._put(name, data)
+
+            return write(action, self._site, put, rest)
+        except _Unwanted:
+            return WriteFailed(action.number, action.segment, "a newer checkpoint has been ordered")
         except Exception as error:  # A store's client may raise anything: it costs the checkpoint, and not the site.
             log.warning("state of segment %d was not stored: %r", action.segment, error)
             return WriteFailed(action.number, action.segment, f"{type(error).__name__}: {error}")
