@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from evenflow.exchange.parts import MESSAGE_BYTES_GOOD, in_parts
+from evenflow.exchange.parts import in_parts
 from evenflow.exchange.section import Section
 from evenflow.site.peers import Traffic
 from evenflow.world.sim.clock import VirtualClock
@@ -62,7 +62,7 @@ class Ends:
 
 
 class Network:
-    """messages: sections sent so far. most_bytes: what one message takes of rows, if more can be said in several."""
+    """messages: sections sent so far. most_bytes: of rows that one message takes, if more can be said in several; None: any."""
 
     def __init__(self, clock: VirtualClock, random: Random, link: LinkModel, detection: DetectionModel, ends: Ends) -> None:
         self._clock, self._random, self.link, self._detection, self._ends = clock, random, link, detection, ends
@@ -70,7 +70,7 @@ class Network:
         self.connections: dict[tuple[int, int], Connection] = {}
         self._of: dict[int, list[int]] = {}
         self.messages = 0
-        self.most_bytes = MESSAGE_BYTES_GOOD
+        self.most_bytes: int | None = None
 
     def between(self, a: int, b: int) -> Connection:
         return self.connections[(a, b) if a < b else (b, a)]
@@ -99,6 +99,9 @@ class Network:
 
     def send(self, sender: int, receiver: int, section: Section) -> None:
         """Dropped if the sender has no link: its part asks again for what matters."""
+        if self.most_bytes is None:
+            self._send(sender, receiver, section)
+            return
         for part in in_parts(section, self.most_bytes):
             self._send(sender, receiver, part)
 
