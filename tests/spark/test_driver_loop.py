@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -287,24 +287,28 @@ def test_a_run_that_is_over_is_forgotten(world: Callable[..., World]) -> None:
     made = world(3, replicas=2)
     fakes = three(made)
 
-    def runs(number: int) -> weakref.ref[Any]:
+    def begin(number: int) -> weakref.ref[Any]:
         run: Any = Idle(0, 1, 2)
-        run.number = number
+        run.number, run.itself = number, run  # A real one is in circles, too.
         made.coordinator.add_run(run)
         made.until(lambda: run.begun == [0, 1, 2])
+        return weakref.ref(run)
+
+    def end(left: weakref.ref[Any]) -> None:
+        run = left()
+        assert run is not None
         run.machine.over = True
         run.over.set()
         for call in run.on_over:
-            made.coordinator.ask(call)
-        return weakref.ref(run)
+            call()
 
     for number in range(1, 4):
-        left = runs(number)
+        left = begin(number)
+        made.coordinator.call_soon(partial(end, left))
         for fake in fakes:
             fake.beat()
-        made.until(lambda: not made.coordinator.runs)
-        gc.collect()
         made.until(lambda left=left: left() is None)  # type: ignore[misc]
+        assert not made.coordinator.runs
 
 
 def test_a_hang_is_a_death_that_the_site_hears_of_when_it_wakes(world: Callable[..., World]) -> None:

@@ -202,12 +202,15 @@ class DriverLoop:
         """Start a run on its sites, the spares too. From any thread. It is forgotten when it is over: whoever started it has it."""
 
         def forget() -> None:
-            self.call_soon(lambda: self.runs.pop(run.number, None))  # Some of what is being done now may still be for it.
+            self.runs.pop(run.number, None)
+            if not self.runs:
+                self.call_soon(DRIVER.tidy)  # Not here, where it is held.
 
         def begin() -> None:
             self.runs[run.number] = run
             DRIVER.settle()
-            run.on_over += [self._notify, lambda: self.observe(RunEnded(run.number, self._now_us())), forget]
+            run.on_over += [self._notify, lambda: self.observe(RunEnded(run.number, self._now_us()))]
+            run.on_over.append(lambda: self.call_soon(forget))  # Some of what is being done now may still be for it.
             self.observe(RunBegun(run.number, run.run_id, run.machine, self._now_us()))
 
         self.call_soon(begin)

@@ -78,6 +78,14 @@ class Interpreter:
             if self._serving:
                 gc.freeze()
 
+    def tidy(self) -> None:
+        """What has become garbage of what collections pass by goes. It takes as long as they would: not while epochs are served."""
+        with self._lock:
+            if self._serving:
+                gc.unfreeze()
+                gc.collect()
+                gc.freeze()
+
     def _rest(self) -> None:
         """Threads that were started meanwhile have what those had that started them: they get what the calling thread had."""
         mine = self._before.get(threading.get_native_id())
