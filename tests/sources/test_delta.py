@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -87,6 +88,24 @@ def test_what_no_stream_can_say_ends_it(tmp_path: Path, change: Any, error: type
     change(str(tmp_path))
     with pytest.raises(error, match=says):
         read(source)
+
+
+def test_a_commit_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a version that comes between the look for its file and the look at the table is read. Method: another writer commits there,
+    each time the source is at the end of the log."""
+    write(tmp_path, rows(0))
+    source = ef.sources.delta(tmp_path)
+    module = importlib.import_module("evenflow.sources.delta")  # Of `evenflow.sources` it is the function.
+    look, coming = module.table_at, [1, 2, 3]
+
+    def beaten(place: str, version: int | None, options: Any) -> Any:
+        if version is None and coming:
+            write(tmp_path, rows(coming.pop(0)))
+        return look(place, version, options)
+
+    monkeypatch.setattr(module, "table_at", beaten)
+    assert [row["id"] for row in read(source)] == [0, 1, 2, 3]
+    assert not coming
 
 
 def test_no_table(tmp_path: Path) -> None:

@@ -51,7 +51,6 @@ class DeltaLog:
     def __init__(self, source: DeltaSource) -> None:
         self._source, self.name = source, f"delta table {source.path}"
         self._fs: Any = None
-        self._looked = -1
 
     def open(self, path: str) -> Any:
         if self._fs is None:
@@ -65,20 +64,25 @@ class DeltaLog:
         if not version:
             added = pa.table(table_at(self._source.path, number, self._source.options).get_add_actions(flatten=False)).to_pylist()
             return [_file(one["path"], _texts(one.get("partition") or one.get("partition_values") or {})) for one in added]
+        actions = self._said(number)
+        if actions is None:
+            if table_at(self._source.path, None, self._source.options).version() < number:
+                return None
+            actions = self._said(number)  # It may have come between the two looks.
+        if actions is None:
+            raise SourceError(
+                f"{self.name}: version {number} is not in the log any more; keep the log for longer (delta.logRetentionDuration), or "
+                "give the dataflow a new location"
+            )
+        return self._added(number, actions)
+
+    def _said(self, number: int) -> list[Mapping[str, Any]] | None:
+        """What the log says of a version; None if there is no such file."""
         try:
             with self.open(f"_delta_log/{number:020d}.json") as file:
-                actions = [json.loads(line) for line in file.read().splitlines() if line.strip()]
+                return [json.loads(line) for line in file.read().splitlines() if line.strip()]
         except FileNotFoundError:
-            if self._looked < number and table_at(self._source.path, None, self._source.options).version() >= number:
-                if self._looked == number - 1:
-                    self._looked = number  # It may have come between the two looks: look once more.
-                    return self.files(version)
-                raise SourceError(
-                    f"{self.name}: version {number} is not in the log any more; keep the log for longer (delta.logRetentionDuration), or "
-                    "give the dataflow a new location"
-                ) from None
             return None
-        return self._added(number, actions)
 
     def _added(self, number: int, actions: Sequence[Mapping[str, Any]]) -> list[DataFile]:
         found = []
