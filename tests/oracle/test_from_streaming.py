@@ -214,7 +214,7 @@ QUERIES = {
     "aggregates of those of a condition": Ported(
         lambda t, u, table: (
             timely(t).groupBy(F.window("ts", "20 seconds"), "k")
-            .agg(F.expr("max_by(n, x) FILTER (WHERE n < 4)").alias("m"), F.expr("min_by(x, n) FILTER (WHERE x < 0.5)").alias("l"),
+            .agg(F.expr("max_by(n, x) FILTER (WHERE n < 4)").alias("m"), F.expr("min_by(n, x) FILTER (WHERE x > 0.5)").alias("l"),
                  F.expr("any_value(n) FILTER (WHERE n = 3)").alias("a"), F.expr("any_value(n - n, true)").alias("i"),
                  F.expr("percentile(n, 0.5, abs(n) % 3 + 1)").alias("p"), F.expr("percentile(x, 0.5) FILTER (WHERE n > 2)").alias("q"),
                  F.expr("count_if(x > 0.5) FILTER (WHERE n > 2)").alias("c"), F.expr("corr(n, x) FILTER (WHERE n > 2)").alias("r"))
