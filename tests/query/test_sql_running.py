@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from evenflow.query.script.running import BestRows
 from evenflow.site.options import FlowOptions
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
+from evenflow.testing import simulate, source
 from evenflow.world.sim.world import SimWorld
 
 COUNT = 400
@@ -81,6 +84,47 @@ def test_sums_follow_running_results(epoch_rows: int, sites: int) -> None:
             "groups": len(values), "known": len(known), "total": sum(known), "mean": pytest.approx(sum(known) / len(known)),
         }  # fmt: skip
     assert found.keys() == by_key.keys()
+
+
+def newest(text: str, schema: pa.Schema, given: Sequence[Sequence[tuple[Any, ...]]]) -> dict[Any, Any]:
+    """The newest value of each key. given: the rows of t, an epoch each."""
+    flow = ef.Dataflow("q")
+    ef.sql(text, {"t": flow.source(source(schema), name="t")}).to(ef.sinks.memory("out"), name="out")
+    test = simulate(flow, sites=1)
+    for rows in given:
+        test.give("t", list(rows)).settle()
+    return dict(tuple(row.values()) for row in test.finish().rows("out"))
+
+
+@pytest.mark.parametrize(
+    ("of", "given", "wanted"),
+    [
+        ("min", [[("a", 1, math.inf)], [("a", 1, 1.0)]], 1.0),
+        ("min", [[("a", 1, math.inf), ("a", 1, 1.0)]], 1.0),
+        ("min", [[("a", 1, 1e17)], [("a", 2, 1.0)], [("a", 1, 1.0)]], 2.0),
+        ("last", [[("a", 1, math.nan)], [("a", 1, 1.0)], [("a", 2, 0.5)]], 1.5),
+        ("last", [[("a", 1, 1.0)], [("a", 1, math.nan)]], math.nan),
+    ],
+)
+def test_sums_of_running_results_forget_what_is_replaced(of: str, given: list[list[tuple[Any, ...]]], wanted: float) -> None:
+    """Whatever the epochs are: what was infinite, no number or large for one of them leaves nothing behind."""
+    schema = pa.schema([("k", pa.string()), ("r", pa.int64()), ("x", pa.float64())])
+    inner = f"(SELECT k, r, {of}(x) AS s FROM t GROUP BY k, r)"
+    assert newest(f"SELECT k, sum(s) AS s FROM {inner} GROUP BY k", schema, given) == {"a": pytest.approx(wanted, abs=0, nan_ok=True)}
+    keys = len({key for rows in given for _, key, _ in rows})
+    mean = newest(f"SELECT k, avg(s) AS s FROM {inner} GROUP BY k", schema, given)
+    assert mean == {"a": pytest.approx(wanted / keys, abs=0, nan_ok=True)}
+
+
+def test_sums_of_running_decimals_have_all_their_digits() -> None:
+    """As batch Spark's, of which the sum is a decimal(38, 8) and the mean one of (32, 12)."""
+    schema = pa.schema([("k", pa.string()), ("r", pa.int64()), ("price", pa.decimal128(18, 8))])
+    given = [[("a", 1, Decimal("0.12345678"))], [("a", 2, Decimal("0.00000001")), ("b", 1, None)], [("a", 1, Decimal("1.00000000"))]]
+    inner = "(SELECT k, r, sum(price) AS s FROM t GROUP BY k, r)"
+    found = newest(f"SELECT k, sum(s) AS s FROM {inner} GROUP BY k", schema, given)
+    assert str(found) == "{'a': Decimal('1.12345679'), 'b': None}"
+    mean = newest(f"SELECT k, avg(s) AS s FROM {inner} GROUP BY k", schema, given)
+    assert str(mean) == "{'a': Decimal('0.561728395000'), 'b': None}"
 
 
 @pytest.mark.parametrize("most", [3, 40])

@@ -292,6 +292,8 @@ def _total_of(call: AggCall, schema: pa.Schema) -> str:
 
 
 def _is_float_total(call: AggCall, schema: pa.Schema) -> bool:
+    if f"xsum.0({call.column})" in schema.names:
+        return True
     if f"isum.low({call.column})" in schema.names or f"fsum({call.column})" in schema.names:
         return f"fsum({call.column})" in schema.names
     return bool(pa.types.is_floating(_column_type(call, schema)))

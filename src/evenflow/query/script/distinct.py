@@ -18,6 +18,7 @@ from evenflow.query.aggregates import TimeWindow
 from evenflow.query.script.relation import free_name
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.sql.types import name_of
+from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -42,7 +43,7 @@ def aggregated(
     plain = {text: name for text, name in calls.items() if name not in {d.name for d in distinct}}
     window = over.over
     if not distinct:
-        mode: Mode = "changelog" if lower.changes and window is None else "update"
+        mode: Mode = "changelog" if window is None and (lower.changes or is_changelog(over.stream.schema)) else "update"
         return over.agg(*(f"{text} as `{name}`" for text, name in plain.items()), mode=mode)
     assert isinstance(window, TimeWindow), "elsewhere the values are collected"
     return _together(over, window, distinct, plain)

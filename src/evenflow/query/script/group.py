@@ -20,14 +20,14 @@ from evenflow.query.script.filtered import of_those, within
 from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
 from evenflow.query.script.own_sessions import with_sessions
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
-from evenflow.query.script.running import Changes
+from evenflow.query.script.replacing import of_changes
+from evenflow.query.script.running import states
 from evenflow.query.script.sets import by_all, is_window, sets_of, spread_sets
 from evenflow.query.script.spans import of_intervals, span_us, window_spans_us
 from evenflow.query.sql.composed import DISTINCT_COUNT
 from evenflow.query.sql.functions import AGGREGATES, is_function
 from evenflow.query.sql.parser import parse, struct_call, to_sql
 from evenflow.stream.change import is_changelog
-from evenflow.stream.schema import ddl_of
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -365,7 +365,7 @@ class Grouping:
             relation = self._bounds_named(relation, windows)
         calls: Mapping[str, str] = self.calls
         if relation.running and not is_changelog(relation.stream.schema):
-            relation, calls = self._of_changes(relation, where)
+            relation, calls = of_changes(self.lower, relation, calls, None if self.window is not None else self.keys, where)
         over: GroupedStream[Stream] | WindowedStream[Stream] | SessionStream[Stream]
         with script.at(where):
             grouped = relation.stream.group_by(*self.keys)
@@ -376,6 +376,7 @@ class Grouping:
                 return self._at_moments(self.moment)
             elif self.window is None:
                 stream = aggregated(self.lower, estimating(self.lower, grouped, self.kinds), calls, self.tree)
+                stream = stream if self.lower.changes else states(stream)
                 return Relation(stream, _all(stream), None, running=True, identity=tuple(self.keys))
             else:
                 over, made = self._windowed(grouped, self.window)
@@ -393,28 +394,6 @@ class Grouping:
         columns = tuple((moment if name == START else name, name) for name in found.columns if name != END)
         made = lower.flow.add("select", {"columns": columns, "event_time": moment}, (found,), None, "select")
         return Relation(made, _all(made))
-
-    def _of_changes(self, relation: Relation, where: exp.Expr) -> tuple[Relation, dict[str, str]]:
-        """An aggregate of a running one follows what each new state changes, where a group's states stay in one group.
-
-        Returns the changes, and the calls over them.
-        """
-        identity = relation.identity
-        if self.window is not None or identity is None or not set(self.keys) <= set(identity):
-            self.lower.check_final(relation, where, "an aggregate of an aggregate")
-        assert identity is not None
-        sign = free_name("_sign", relation.stream.columns)
-        calls = {}
-        for text, name in self.calls.items():
-            made = _signed(parse(text), sign)
-            if made is None:
-                message = f"{text} of a running aggregate would have to know every state that is replaced; count, sum and avg do not"
-                self.lower.script.fail(where, f"{message}; or give the GROUP BY before it a window(...)")
-            calls[made] = name
-        with self.lower.script.at(where):
-            keyed = relation.stream.key_by(*identity) if identity else relation.stream.with_columns({"_one": "1"}).key_by("_one")
-            changes = keyed.process(Changes(ddl_of(keyed.stream.schema), sign), order="arrival")
-        return replace(relation, stream=changes), calls
 
     def _bounds_named(self, relation: Relation, windows: Windows) -> Relation:
         """The columns of the windows by the names that the builder knows them by."""
@@ -466,22 +445,6 @@ def check_windows(lower: Lower, windows: Windows, where: exp.Expr) -> None:
 def first_of(windows: Windows) -> exp.Expr:
     """The start of the windows, whether it was kept or not."""
     return own_column(windows.start) if windows.start else parse(f"`{windows.end}` - INTERVAL '{windows.size_us}' MICROSECOND")
-
-
-def _signed(call: exp.Expr, sign: str) -> str | None:
-    """An aggregate over rows as one over changes, each with its sign; None if it cannot follow them."""
-    function = AGGREGATES.get(call.name.lower()) if isinstance(call, exp.Anonymous) else None
-    if function not in ("count", "sum", "avg") or isinstance(call.expressions[0], exp.Distinct):
-        return None
-    value = call.expressions[0]
-    if isinstance(value, exp.Star | exp.Literal) and function == "count":
-        return f"sum(`{sign}`)"
-    text = to_sql(value)
-    count = f"sum(CASE WHEN {text} IS NULL THEN 0L ELSE `{sign}` END)"
-    if function == "count":
-        return count
-    total = f"sum(({text}) * `{sign}`)"
-    return f"{total} / nullif({count}, 0L)" if function == "avg" else f"CASE WHEN {count} > 0 THEN {total} END"
 
 
 def _text_us(span: int) -> str:

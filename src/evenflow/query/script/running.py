@@ -7,7 +7,7 @@ epoch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +16,12 @@ import pyarrow.compute as pc
 from evenflow.processor import BatchProcessor, Groups
 from evenflow.query.script.kept import Kept, kept
 from evenflow.stream.arrays import Bools, Int64s
-from evenflow.stream.change import CHANGE_FIELD, changed_rows
+from evenflow.stream.change import CHANGE, CHANGE_FIELD, DELETE, INSERT, KINDS, UPDATE_AFTER, all_say, changed_rows, is_changelog
+from evenflow.stream.schema import quoted
 from evenflow.stream.values import comparable
+
+if TYPE_CHECKING:
+    from evenflow.query.builder import Stream
 
 
 class KeptRows(BatchProcessor):
@@ -169,7 +173,8 @@ def _number(column: pa.Array) -> pa.Array:
 class Changes(KeptRows):
     """What each new state changes: the row that it replaces with -1, and itself with +1, so that sums can follow.
 
-    columns: of the states, as DDL. sign: name of the column of -1 and +1. Keyed by what identifies a state. State: a row a key.
+    columns: of the states, as DDL. sign: name of the column of -1 and +1; "": a changelog, in which the one goes and the other comes.
+    Keyed by what identifies a state. State: a row a key.
     """
 
     columns: str
@@ -177,14 +182,26 @@ class Changes(KeptRows):
 
     @property
     def added(self) -> pa.Field:
-        return pa.field(self.sign, pa.int64())
+        return pa.field(self.sign, pa.int64()) if self.sign else CHANGE_FIELD
 
     def process(self, rows: Any, groups: Groups, state: Any) -> tuple[pa.RecordBatch, Int64s]:  # type: ignore[override]
         counts, old = self.kept.read(state)
         new = rows.take(pa.array(groups.last)).cast(self.kept.schema)
         ones = np.ones(len(groups), np.int64)
         self.kept.write(state, ones, new, ones == 1)
-        sign = np.repeat(np.array([-1, 1]), [old.num_rows, len(groups)])
+        if self.sign:
+            said = pa.array(np.repeat(np.array([-1, 1]), [old.num_rows, len(groups)]), pa.int64())
+        else:
+            said = pa.concat_arrays([all_say(DELETE, old.num_rows), all_say(INSERT, len(groups))])
         both = pa.concat_batches([old, new])
-        out = pa.RecordBatch.from_arrays([*both.columns, pa.array(sign, pa.int64())], schema=self.output)
+        out = pa.RecordBatch.from_arrays([*both.columns, said], schema=self.output)
         return out, np.concatenate([groups.last[counts == 1], groups.last])
+
+
+def states(stream: Stream) -> Stream:
+    """What groups that never end are from now on, of a changelog of them; another stream as it is."""
+    if not is_changelog(stream.schema):
+        return stream
+    return stream.where(f"{CHANGE} IN ('{KINDS[INSERT]}', '{KINDS[UPDATE_AFTER]}')").select(
+        *(quoted(name) for name in stream.columns if name != CHANGE)
+    )
