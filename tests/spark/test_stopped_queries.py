@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
-from evenflow.errors import SourceError
+from evenflow.errors import Fenced, SourceError
 from evenflow.sources.spooled import FOLDER
 from tests.restarting import wait_until
 
@@ -42,9 +42,45 @@ def test_a_query_that_somebody_stops_goes_on_and_closes_no_window(spark: Any, en
                 assert len(mine) == 1
                 mine[0].stop()
         assert run.is_active and windows.rows().num_rows == 0, "the hour is not over"
-        assert not any("true" in path.read_text() for path in (tmp_path / "location" / FOLDER).glob("*/batches/*.json"))
+        assert not any('"ended": true' in path.read_text() for path in (tmp_path / "location" / FOLDER).glob("*/batches/*.json"))
     finally:
         run.stop()
+
+
+@pytest.mark.conformance
+def test_a_driver_that_is_taken_over_in_the_same_session_ends_neither_the_stream_nor_its_successor(
+    spark: Any, engine: ef.Engine, tmp_path: Path, named: Any
+) -> None:
+    """Goal: every row once; the first driver is fenced. Method: both queries use the same notes of Spark's, which stops the first one's."""
+    (tmp_path / "in").mkdir()
+    schema, names, flows = pa.schema([("k", pa.int64())]), named("taken"), list[ef.Dataflow]()
+    out = ef.sinks.parquet(str(tmp_path / "out"), commit_interval_ms=100)
+    for _ in range(2):
+        flow = ef.Dataflow(names)
+        flow.from_spark(spark.readStream.schema("k bigint").parquet(str(tmp_path / "in")), name="made").to(out, name="rows")
+        flows.append(flow)
+
+    def give(file: int) -> None:
+        pq.write_table(pa.table({"k": [file] * 10}, schema=schema), tmp_path / "in" / f".{file}")
+        (tmp_path / "in" / f".{file}").rename(tmp_path / "in" / f"{file:03d}.parquet")
+        wait_until(lambda: rows() >= 10 * (file + 1), 90, f"rows of file {file}")
+
+    def rows() -> int:
+        return out.read().num_rows if (tmp_path / "out").exists() else 0
+
+    location = str(tmp_path / "location")
+    first = engine.start(flows[0], checkpoint_location=location)
+    give(0)
+    with ef.Engine(spark, sites=1) as other:
+        second = other.start(flows[1], checkpoint_location=location, take_over=True)
+        with pytest.raises(Fenced):
+            first.await_termination(60)
+        for file in (1, 2):
+            give(file)
+        assert second.is_active
+        assert not any('"ended": true' in path.read_text() for path in (tmp_path / "location" / FOLDER).glob("*/batches/*.json"))
+        second.stop()
+    assert sorted(out.read().column("k").to_pylist()) == [0] * 10 + [1] * 10 + [2] * 10
 
 
 @pytest.mark.conformance
