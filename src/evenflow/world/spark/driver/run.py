@@ -368,7 +368,7 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         location, or from the savepoint in `target`, goes on exactly where the sinks stand.
 
         Returns the checkpoint's number, generation, epoch and bytes, and savepoint (its folder, or None). Raises as `checkpoint` does, and
-        then the run goes on.
+        then, or if Ctrl-C breaks it off, the run goes on.
         """
         if target is not None:
             check_free(open_store(target))
