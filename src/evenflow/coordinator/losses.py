@@ -35,6 +35,7 @@ class Losses:
     unkept: dict[str, int] = field(default_factory=dict)
     _heard: dict[Key, Begins] = field(default_factory=dict)
     _said: dict[Key, int] = field(default_factory=dict)
+    _empty: dict[tuple[SiteId, int, int], int] = field(default_factory=dict)
 
     def restart(self, beginning: Beginning) -> list[tuple[str, dict[str, Any]]]:
         """The run goes on. What is said of each source that has lost rows by that, and its facts."""
@@ -97,4 +98,9 @@ class Losses:
     def take(self, site: SiteId, said: Voided) -> None:
         """A consumer reads frames as empty."""
         self.voided.append((site, said))
-        self.frames += len(said.partitions) * (said.last - said.first + 1)
+        for partition in said.partitions:
+            # What begins anew may be lost before its consumers are through with what was lost before: they say that again.
+            key = (site, said.stream, partition)
+            through = self._empty.get(key, 0)
+            self.frames += max(0, said.last - max(through, said.first - 1))
+            self._empty[key] = max(through, said.last)

@@ -71,6 +71,9 @@ class LossCheckers(Observer):
             for epoch in range(said.first, said.last + 1)
             for partition in said.partitions
         }
+        counted = self.world.coordinator.losses.frames
+        if counted != len(declared):
+            return f"{counted} frames are counted as read as empty, and {len(declared)} were declared"
         if self.world.error is not None:
             return None
         there = set(self.world.coordinator.sites)
