@@ -10,6 +10,7 @@ import pytest
 from evenflow.coordinator.events import Kind
 from evenflow.errors import EvenflowError, PartitionsLost
 from evenflow.query.planner import layout
+from evenflow.site.backing import PATIENCE
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import Case
 from evenflow.swarm.checkers import Checkers
@@ -197,6 +198,22 @@ def test_a_capture_that_does_not_come_as_it_was_sent_costs_a_whole_one(fate: Any
     stage.until_whole()
     stage.finish()
     assert not stage.world.transfer_fates
+
+
+def test_captures_that_take_longer_than_they_are_waited_for_are_not_sent_whole_for_ever() -> None:
+    """Goal: who has been slow to paste comes to what has changed again. Method: to pack and to paste take longer than a capture is waited
+    for, while rows go on coming."""
+    stage = Stage("running", rows=1_500, read_every_us=(6_000, 9_000), link=LinkModel(pack_us=(60_000, 60_000)))
+    sites = stage.world.sites
+    stage.world.run_until(lambda: stage.backing.protected(), 1.0, "images of everything")
+    stage.world.run_for(0.1)
+
+    def units() -> list[Any]:
+        return [backed for site in sites for backed in site.part.backing.units.values()]
+
+    assert any(backed.patience > PATIENCE for backed in units()), "none was given up"
+    stage.world.run_until(lambda: all(backed.pasted > 0 for backed in units()), 0.7, "captures of what has changed")
+    assert stage.flows and {backed.patience for backed in units()} == {PATIENCE}
 
 
 def test_a_backup_without_memory_says_so_and_the_run_goes_on() -> None:

@@ -34,8 +34,9 @@ from evenflow.state.storing import Kind, StateToStore
 from evenflow.state.transfer import pack
 from evenflow.stream.ids import CopyNumber
 
-PATIENCE: Final = 8.0
-"""After so many times `capture_max_ms` a capture that was sent is not waited for any more."""
+PATIENCE: Final = 8
+"""After so many times `capture_max_ms` a capture that was sent is not waited for any more; after each such one, twice as many: it may be
+large."""
 LOOKS: Final = 8
 """So often in `capture_max_ms` it is looked whether a unit is to be captured."""
 
@@ -59,7 +60,8 @@ class UnitCapture:
 class Backed:
     """A unit of this site. pasted: as of which epoch its image is; -1: there is none. captured: of the capture that is under way; 0: none
     is. number: of it. since_us: when it was captured. ship: to be done when consumers have it; None when it is. lineages: of what was
-    captured. due: it is to be captured at the end of an epoch. held: at the end of its last epoch it could not be."""
+    captured. due: it is to be captured at the end of an epoch. held: at the end of its last epoch it could not be. patience: see
+    `PATIENCE`."""
 
     unit: Unit
     pasted: int = -1
@@ -70,6 +72,11 @@ class Backed:
     lineages: tuple[Lineages, ...] = ()
     due: bool = True
     held: bool = False
+    patience: int = PATIENCE
+
+    def has_newer(self, epoch: int) -> bool:
+        """An image as of that epoch is of a capture that was given up, and a whole one is on its way in its place."""
+        return 0 <= epoch < self.captured and self.pasted < 0
 
 
 class Backing:
@@ -94,8 +101,9 @@ class Backing:
         """The timer has fired: what has not been captured for long enough is due."""
         for backed in self.units.values():
             waited_us = self._part.now_us - backed.since_us
-            if backed.captured and backed.ship is None and waited_us > PATIENCE * self._late_us:
+            if backed.captured and backed.ship is None and waited_us > backed.patience * self._late_us:
                 self._again(backed)
+                backed.patience *= 2
             backed.due = backed.due or (not backed.captured and waited_us >= self._late_us)
         if self.units:
             self._tick()
@@ -202,10 +210,12 @@ class Backing:
         backed = next((each for each in self.units.values() if each.unit.number == event.unit), None)
         if backed is None:
             return
+        if backed.has_newer(event.epoch):
+            return
         if event.epoch == backed.captured and backed.ship is None:
             for lineages in backed.lineages:
                 lineages.complete(backed.number)
-            backed.pasted, backed.captured, backed.lineages = event.epoch, 0, ()
+            backed.pasted, backed.captured, backed.lineages, backed.patience = event.epoch, 0, (), PATIENCE
         else:
             self._again(backed)
 
