@@ -95,7 +95,10 @@ class Timed:
 
 
 class Reaching:
-    """Mixin: its state closes. What it puts out depends on rows of some past only; older ones have left its state for good (HW 3.2.2)."""
+    """Mixin: its state closes. What it puts out depends on rows of some past only; older ones have left its state for good (HW 3.2.2).
+    by_watermark: how far back follows from the watermark alone, and not from the state."""
+
+    by_watermark: bool = True
 
     def oldest_us(self, watermark: int) -> int:
         """Rows with an event time before that have no effect any more on what it puts out in later epochs. watermark: at the end of the

@@ -35,14 +35,18 @@ STEPS_MAX: Final = 4096
 
 @dataclass(slots=True)
 class History:
-    """Of the live partitions of a segment here. steps: (epoch, newest, watermark before it), where the greatest event time has grown.
-    samples: (epoch, oldest event time that is in the state behind it, watermark), that have not been told."""
+    """Of the live partitions of a segment here, since there have been any without a break. last: the epoch that was added last. steps:
+    (epoch, newest, watermark before it), where the greatest event time has grown. samples: (epoch, oldest event time that is in the state
+    behind it, watermark), that have not been told. partitions: whose states were looked at."""
 
+    last: int
+    partitions: tuple[int, ...] = ()
     steps: deque[tuple[int, int, int]] = field(default_factory=deque)
     samples: deque[tuple[int, int, int]] = field(default_factory=deque)
 
     def add(self, tick: Tick) -> None:
         """An epoch was processed."""
+        self.last = tick.epoch
         if not self.steps or tick.newest > self.steps[-1][1]:
             self.steps.append((tick.epoch, tick.newest, tick.before))
             if len(self.steps) > STEPS_MAX:
@@ -101,12 +105,19 @@ class Depending:
         segment = cohort.segment.id
         if cohort.number:
             return
-        history = self._of.setdefault(segment, History())
+        history = self._of.get(segment)
+        if history is None or tick.epoch != history.last + 1:
+            # What has come, or come back, has a state of before: of what it follows is not known here, and what was is no help.
+            history = self._of[segment] = History(tick.epoch)
         history.add(tick)
+        if any(other.number and other.segment.id == segment for other in order) or not _is_here(cohort):
+            return
+        if cohort.partitions != history.partitions:
+            # Of those that have come since, what was looked at before says nothing.
+            history.partitions = cohort.partitions
+            history.samples.clear()
         if tick.epoch % EVERY == 0 or tick.last:
             history.samples.append((tick.epoch, oldest_needed(cohort.hosted.facts, tick, self._ahead[segment]), tick.watermark))
-        if any(other.number and other.segment.id == segment for other in order) or cohort.turns is not None:
-            return
         if (found := history.base(self._safe(cohort))) is not None:
             self._acts.tell(Depends(self._view.plan.number, segment, *found))
 
@@ -123,6 +134,12 @@ def oldest_needed(facts: Facts, tick: Tick, ahead_us: int) -> int:
         return NO_WATERMARK
     reach = sum(max(0, tick.watermark - each.oldest_us(tick.watermark)) for each in facts.reaching)
     return tick.watermark - reach - ahead_us - (2 * facts.around_us if tick.lost else 0)
+
+
+def _is_here(cohort: Cohort) -> bool:
+    """How far all of its partitions' states reach can be seen: none takes turns, or it follows from the watermark alone."""
+    turns = cohort.turns
+    return turns is None or not turns.groups or all(each.by_watermark for each in cohort.hosted.facts.reaching)
 
 
 def _ahead(layout: Layout) -> dict[int, int]:

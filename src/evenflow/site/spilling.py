@@ -122,7 +122,9 @@ class Spilling:
     def relieve(self) -> None:
         """Between epochs: let partitions that have no place take turns, and those that have one again take none."""
         part = self._part
-        if self._under_way is not None or (not self._anew and (self.budget is None or part.now_us < self._check_us)):
+        if self._under_way is not None or (not self._anew and part.now_us < self._check_us):
+            return
+        if self.budget is None and not self._anew and not self._groups():
             return
         self._check_us, self._anew = part.now_us + CHECK_US, False
         self._measure()

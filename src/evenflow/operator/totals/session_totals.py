@@ -27,6 +27,8 @@ FIRST, LAST = HEADER, HEADER + 1
 class SessionTotals(WindowTotals, Expiring, Reaching):
     """A session is one or several pieces, rows of the table, of the same key. Which ones is for the subclass to say."""
 
+    by_watermark = False
+
     def __init__(
         self,
         schema: pa.Schema,
