@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.errors import BoxFailed
+from evenflow.availability.choosing import modes_of
+from evenflow.coordinator.events import MovesRequested
+from evenflow.errors import AvailabilityError, BoxFailed
 from evenflow.policy.move import Move
 from evenflow.query.planner import layout
 from evenflow.swarm.asked_cases import asked
@@ -124,3 +126,43 @@ def test_with_amnesia_what_was_answered_is_lost_and_nothing_comes_twice(victim: 
     run.run_until_quiet()
     assert run.error is None and happened(run, "begun_anew")
     assert not rows(run) - whole(each_row) and sum(rows(run).values()) > FORGOTTEN * 0.5
+
+
+class Dealt(ef.Processor):
+    """Deals each key a number when it comes first."""
+
+    output = "key bigint, number bigint"
+    deterministic = False
+
+    def __init__(self) -> None:
+        self.numbers = iter(range(1, 1_000_000))
+
+    def open(self, store: Any) -> None:
+        store.value("number", "bigint", default=0)
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Any:
+        state.number = state.number or next(self.numbers)
+        return [(*key, state.number) for _ in range(len(rows["value"]))]
+
+
+def test_a_state_that_follows_from_answers_stays_where_it_is() -> None:
+    """Goal: nobody goes on from another answer than the one that was given out. Method: a key is dealt a number when it comes first, and
+    its host is to give it away; then it is to be backed up."""
+    flow = ef.Dataflow("dealt")
+    source = ef.sources.memory([pa.table({"key": [at // 4 for at in range(2_000)], "value": list(range(2_000))})])
+    flow.source(source, name="in").key_by("key").process(Dealt(), order="arrival", name="dealt").to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=3, partitions=4)
+    run = SimWorld(planned, sites=3, replicas=1, read_rows=10, read_every_us=(500, 1_000))
+    Checkers(run)
+    box = next(segment.id for segment in planned.segments if segment.name == "dealt")
+    run.run_for(0.02)
+    for partition in range(4):
+        (source_site,) = run.coordinator.plan.placement[box][partition]
+        run.driver.coordinate(MovesRequested((Move(box, (partition,), source_site, (source_site + 1) % 3, "to see"),)))
+    run.run_until_quiet()
+    said = [event.text for _, event in run.happened if "cannot move" in event.text]
+    assert len(said) == 4 and all("box 'dealt' may answer otherwise at another site" in text for text in said)
+    found = {tuple(row.values()) for row in run.output("out").to_pylist()}
+    assert len(found) == 500, "a key has two numbers"
+    with pytest.raises(AvailabilityError, match="box 'dealt' .arbitrary. may answer otherwise .* use 'amnesia' or 'pairs'"):
+        modes_of(planned, "passive", 3)

@@ -156,10 +156,6 @@ def _check_images(layout: Layout, modes: Modes) -> None:
                 f"sink {sink!r} keeps epochs at sites until they are stored, and availability 'passive' has no images of these: begin the "
                 "run with a checkpoint location, or use 'pairs' there, or a sink in the driver"
             )
-        if segment.effects is not None:
-            raise AvailabilityError(
-                f"{segment.name!r} keeps what was answered, and availability 'passive' has no images of that: use 'pairs' there"
-            )
 
 
 def _refused(box: str, of: OperatorClass, mode: Mode) -> str:

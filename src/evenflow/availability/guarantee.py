@@ -48,9 +48,10 @@ GIVES: Final[Mapping[OperatorClass, Mapping[Mode, Guarantee | None]]] = {
     OperatorClass.REPEATABLE: {Mode.AMNESIA: _GAP, Mode.UPSTREAM: _PRECISE, Mode.PASSIVE: _PRECISE, Mode.PAIRS: _PRECISE},
     OperatorClass.CONVERGENT: {Mode.AMNESIA: _GAP, Mode.UPSTREAM: _PRECISE, Mode.PASSIVE: _PRECISE, Mode.PAIRS: _PRECISE},
     OperatorClass.DETERMINISTIC: {Mode.AMNESIA: _GAP, Mode.UPSTREAM: None, Mode.PASSIVE: _PRECISE, Mode.PAIRS: _PRECISE},
-    OperatorClass.ARBITRARY: {Mode.AMNESIA: _GAP, Mode.UPSTREAM: None, Mode.PASSIVE: _PRECISE, Mode.PAIRS: _PRECISE},
+    OperatorClass.ARBITRARY: {Mode.AMNESIA: _GAP, Mode.UPSTREAM: None, Mode.PASSIVE: None, Mode.PAIRS: _PRECISE},
 }
-"""What a box of a class can promise in a mode; None: it cannot have the mode, since nothing that is kept brings its state back."""
+"""What a box of a class can promise in a mode; None: it cannot have the mode, since nothing that is kept brings its state back. What is
+arbitrary would make from a base on what nobody has been given, and go on from there, while others have what was given."""
 
 
 def guarantee_named(given: Any, where: str) -> Guarantee:

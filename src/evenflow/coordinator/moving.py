@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from evenflow.availability.guarantee import OperatorClass
 from evenflow.coordinator.recovery import Recovery
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy, Placement
@@ -195,9 +196,7 @@ class Moving:
                 return f"site {move.target} has a replica of partition {partition} already"
             if (move.segment, partition) in self._pinned and not move.asked:
                 return f"partition {partition} has been pinned meanwhile"
-        if not movable(self._layout, move.segment):
-            return "its source or sink is bound to its site"
-        return ""
+        return bound_by(self._layout, move.segment)
 
     def _name(self, move: Move) -> str:
         known = 0 <= move.segment < len(self._layout.segments)
@@ -216,8 +215,13 @@ def movable(layout: Layout, segment: int) -> bool:
 
 
 def bound_by(layout: Layout, segment: int) -> str:
-    """What holds the segment's replicas where they are, "" if nothing does: rows that cannot be read again, Spark's tasks and readers."""
+    """What holds the segment's replicas where they are, "" if nothing does: rows that cannot be read again, Spark's tasks and readers, and
+    a state that follows from answers which its new site, that makes the same epochs for a while, would not get. Answers that are records
+    are the same everywhere (N1)."""
     described = layout.segments[segment]
+    arbitrary = next((box for box, of in layout.depends.get(segment, ()) if of is OperatorClass.ARBITRARY), None)
+    if arbitrary is not None and described.effects is None:
+        return f"box {arbitrary!r} may answer otherwise at another site, and its state follows from what it was told"
     if described.source is not None:
         source = layout.sources[described.source]
         if getattr(source, "pushed", False):
