@@ -114,6 +114,40 @@ def test_each_box_gives_what_the_table_says(name: str, mode: Mode) -> None:
                 checked(found, modes, located=located)
 
 
+def of_select(stream: Any, **columns: str) -> Any:
+    """With another column as the event time, as saved dataflows and the editor have it."""
+    params = {"columns": (("k", "k"), *columns.items()), "event_time": next(iter(columns))}
+    return stream._drawn("select", params, (stream,), "named", "")
+
+
+AHEAD: dict[str, tuple[bool, Callable[[Any], Any]]] = {
+    "a function": (True, lambda s: s.flat_map(lambda batch: ([], []), "ts timestamp").name("named")),
+    "another column": (True, lambda s: of_select(s.with_columns(due="ts + interval '1' hour"), due="due")),
+    "the same column under another name": (False, lambda s: of_select(s, at="ts")),
+    "as it was": (False, lambda s: s.select("k", "ts").where("k > 0")),
+    "a window of windows": (False, lambda s: s.group_by("k").window("1 minute").agg(n="count(*)")),
+    "behind a window": (True, lambda s: AHEAD["a function"][1](s).group_by().window("1 minute").agg(n="count(*)")),
+}
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_event_times_that_may_be_later_than_all_that_sources_gave_are_not_for_upstream_backup(name: str) -> None:
+    """Goal: a base follows from event times of sources, and must not where boxes make others. Method: what waits for event time behind
+    boxes that make it, or only hand it on."""
+    ahead, draw = AHEAD[name]
+    found, box = planned(lambda stream: draw(stream).sort())
+    upstream = of_all(found, Mode.UPSTREAM)
+    for mode in (Mode.PAIRS, Mode.AMNESIA):
+        assert checked(found, of_all(found, mode)) == of_all(found, mode)
+    if not ahead:
+        assert checked(found, upstream) == upstream
+        return
+    with pytest.raises(AvailabilityError, match="gets event times that box 'named' makes, .* use 'passive' or 'pairs' there"):
+        checked(found, upstream)
+    rest = tuple(Mode.PAIRS if found.ahead.keys() & {name for name, _ in found.depends[s.id]} else Mode.UPSTREAM for s in found.segments)
+    assert box in found.ahead and checked(found, rest) == rest, "what does not wait for event time may have it"
+
+
 def test_the_worst_box_upstream_decides() -> None:
     found, box = planned(BOXES["totals"][2], guarantee="precise")
     modes = tuple(Mode.AMNESIA if segment.name == box else Mode.PAIRS for segment in found.segments)

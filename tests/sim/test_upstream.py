@@ -6,6 +6,9 @@ from collections import Counter
 from functools import cache
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import evenflow as ef
@@ -155,6 +158,36 @@ def test_states_that_never_close_are_refused() -> None:
         world(lambda stream: windows(stream).availability("amnesia"))
     with pytest.raises(AvailabilityError, match="with a checkpoint location only"):
         world(lambda stream: windows(stream).availability("passive"))
+
+
+def later(batch: Any) -> Any:
+    """Each row, due thirty milliseconds behind."""
+    due = pc.add(batch["ts"].view(pa.int64()), 30_000).view(pa.timestamp("us"))
+    return {"key": batch["key"], "ts": due}, np.arange(batch.num_rows)
+
+
+def due(stream: Any) -> Any:
+    return stream.flat_map(later, "key bigint, ts timestamp").sort()
+
+
+def test_rows_that_are_ahead_of_their_sources_have_no_base() -> None:
+    """Goal: what follows from rows that sources gave long ago is not taken for new. Method: rows wait in a sort for a time that is later
+    than any that the source has given; it is refused, and where it is not, its host dies and rows are missing."""
+    with pytest.raises(AvailabilityError, match="gets event times that box 'flat_map' makes, which may be later"):
+        world(due)
+    unchecked = Mutation("event times are the sources'", "availability.choosing:check_ahead", "layout.ahead.get(box)", "None")
+    with planted(unchecked):
+        run = world(due, rows=1_500)
+    run.run_until(lambda: min(bases(run)) > 20, 5.0, "bases to move")
+    (block,) = next(run.coordinator.view.blocks(s.id) for s in run.layout.segments if s.kind == "inner")
+    run.kill(run.coordinator.view.live(block)[0])
+
+    def comes() -> None:
+        run.run_until_quiet()
+        assert sum(found(run).values()) == 1_500
+
+    with pytest.raises(AssertionError):
+        comes()
 
 
 def play() -> None:

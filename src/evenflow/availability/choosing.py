@@ -83,6 +83,7 @@ def _check_upstream(layout: Layout, modes: Modes, *, located: bool) -> None:
             f"dataflow {layout.name!r}: availability 'upstream' and 'passive' go together with a checkpoint location only: begin the run "
             "with one, or use one of the two"
         )
+    check_ahead(layout, modes)
     for segment in layout.segments:
         sink = _written_at_sites(segment)
         if sink is not None and of_segment(modes, segment.id) is Mode.UPSTREAM:
@@ -90,6 +91,18 @@ def _check_upstream(layout: Layout, modes: Modes, *, located: bool) -> None:
                 f"sink {sink!r} keeps epochs at sites until they are stored, and availability 'upstream' would lose them between the "
                 "two: use 'passive' or 'pairs' there, or a sink in the driver"
             )
+
+
+def check_ahead(layout: Layout, modes: Modes) -> None:
+    """Raise AvailabilityError for a box with upstream backup whose rows may be later in event time than all that sources have given: then
+    that does not say which rows its state follows from."""
+    for segment in layout.segments:
+        for box, _ in layout.depends.get(segment.id, ()) if of_segment(modes, segment.id) is Mode.UPSTREAM else ():
+            if (before := layout.ahead.get(box)) is not None:
+                raise AvailabilityError(
+                    f"box {box!r} gets event times that box {before!r} makes, which may be later than those of the rows they are made of: "
+                    "availability 'upstream' could not tell from which rows on to make it again: use 'passive' or 'pairs' there"
+                )
 
 
 def _check_amnesia(layout: Layout, modes: Modes, replicas: int, *, located: bool) -> None:

@@ -11,9 +11,10 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from evenflow.availability.choosing import check_ahead
 from evenflow.availability.content import Content
 from evenflow.coordinator.differences import changes, differences
-from evenflow.errors import LocationError, OperationRefused, VersionChanged
+from evenflow.errors import AvailabilityError, LocationError, OperationRefused, VersionChanged
 from evenflow.plan.layout import Layout, Step
 from evenflow.plan.plan import Plan, Version
 from evenflow.query.structure import as_before, as_written, same_step
@@ -25,6 +26,10 @@ def version_of(running: Layout, plan: Plan, wanted: Layout, number: int) -> Vers
     `columns_of`. Raises OperationRefused if that is no version of it, or the same one."""
     if obstacles := [each.why for each in differences(in_version(running, plan), wanted) if not each.possible]:
         _refuse("; ".join(obstacles))
+    try:
+        check_ahead(wanted, plan.modes)
+    except AvailabilityError as error:
+        _refuse(str(error))
     before = plan.version or _nothing_new(running)
     steps, since, boxes = list(before.steps), list(before.since), []
     for segment, other in zip(running.segments, wanted.segments, strict=True):

@@ -238,9 +238,10 @@ class Layout:
     sheds: by source, what may be left out of it, where that is asked for; not there if nothing may. worths: by segment, of the outputs
     that it feeds; nothing if age matters to none, or to all alike. modes: by segment, which mode of availability its boxes ask for; not
     there if none does. depends: by segment, how what its boxes put out depends on what they have had, (box, class). promised: by sink, what
-    it must have through failures, where that is said. every_us: all who read what comes out want it no more often than this; None: as soon
-    as it is there. thins: by arc, what a plan may leave out there; not
-    there if nothing may. valued: by sink, what its rows are worth to such a plan; nothing where no arc is thinned. qualities: by sink, what
+    it must have through failures, where that is said. ahead: by box whose state closes by event time, the first box before it behind which
+    that may be later than all that sources have given; not there if none may. every_us: all who read what comes out want it no more often
+    than this; None: as soon as it is there. thins: by arc, what a plan may leave out there; not there if nothing may. valued: by sink, what
+    its rows are worth to such a plan; nothing where no arc is thinned. qualities: by sink, what
     is said of its answers; not there if nothing is.
     """
 
@@ -254,6 +255,7 @@ class Layout:
     modes: Mapping[int, Mode] = field(default_factory=dict)
     depends: Mapping[int, tuple[tuple[str, OperatorClass], ...]] = field(default_factory=dict)
     promised: Mapping[str, Guarantee] = field(default_factory=dict)
+    ahead: Mapping[str, str] = field(default_factory=dict)
     every_us: int | None = None
     thins: Mapping[int, Thin] = field(default_factory=dict)
     valued: Mapping[str, Valued] = field(default_factory=dict)

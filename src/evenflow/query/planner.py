@@ -41,7 +41,7 @@ from evenflow.query.kinds.watermark import Watermark
 from evenflow.query.lateness import shed_when_late
 from evenflow.query.narrowing import narrow
 from evenflow.query.network import LATE_PORT, RIGHT_LATE_PORT, Box, Network, dead_letter_port
-from evenflow.query.protecting import classes_of, modes_asked, promises
+from evenflow.query.protecting import ahead_of_sources, classes_of, modes_asked, promises
 from evenflow.query.thinning import qualities_of, thins_of, valued_of
 from evenflow.query.units import gates
 from evenflow.stream.change import is_changelog
@@ -223,7 +223,7 @@ class _Cutter:
         return Layout(
             self._network.name, tuple(segments), tuple(self._arcs), sources, sinks, self._sheds, worths,
             modes=modes_asked(self._network, segments), depends=classes_of(self._network, segments), promised=promises(self._network),
-            every_us=every_us_of(self._network),
+            ahead=ahead_of_sources(self._network), every_us=every_us_of(self._network),
             thins=thins, valued=valued_of(self._network, thins), qualities=qualities_of(self._network),
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from evenflow.errors import AvailabilityError
 from evenflow.plan.layout import Segment
 from evenflow.query.faults import about
 from evenflow.query.kinds import read
-from evenflow.query.network import Box, Network
+from evenflow.query.network import Box, Network, is_aside
 
 AVAILABILITY: Final = "availability"
 """The parameter that a box may have of any kind but these:"""
@@ -66,6 +66,23 @@ def classes_of(network: Network, segments: Sequence[Segment]) -> Mapping[int, tu
     kinds = {box.name: box.kind for box in network}
     depends = {box.name: read(box.kind, box.params).depends for box in network}
     return {segment.id: tuple((box, depends[box]) for box in _own(segment, kinds)) for segment in segments}
+
+
+def ahead_of_sources(network: Network) -> Mapping[str, str]:
+    """By box whose state closes by event time: the first box before it behind which that may be ahead of all that its sources have given.
+    Not there if none may."""
+    boxes = {box.name: box for box in network}
+    ahead: dict[str, str] = {}
+    for box in network:
+        timed = [boxes[up] for up, port in box.inputs if boxes[up].event_time is not None and not is_aside(boxes[up], port)]
+        before = next((ahead[up.name] for up in timed if up.name in ahead), None)
+        kind, given = read(box.kind, box.params), [up.event_time for up in timed if up.event_time is not None]
+        if before is None and box.event_time is not None and kind.may_run_ahead(box.event_time, given):
+            before = box.name
+        if before is not None:
+            ahead[box.name] = before
+    closing = {box.name for box in network if read(box.kind, box.params).depends is OperatorClass.CONVERGENT}
+    return {name: before for name, before in ahead.items() if name in closing}
 
 
 def promises(network: Network) -> Mapping[str, Guarantee]:

@@ -35,6 +35,9 @@ class FlatMap(RowKind):
     def repeats(self) -> bool:
         return self.deterministic
 
+    def may_run_ahead(self, time: str, given: Sequence[str]) -> bool:
+        return True
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, output = inputs[0], self.output
         with about("function"):

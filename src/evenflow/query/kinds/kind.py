@@ -114,6 +114,11 @@ class BoxKind:
         """How far back in event time lies what its output depends on; None: there is no bound (W4)."""
         return 0 if self.depends is OperatorClass.REPEATABLE else None
 
+    def may_run_ahead(self, time: str, given: Sequence[str]) -> bool:
+        """The event time of its rows may be later than that of the rows they are made of, nobody knows by how much. time: the column that
+        it has event time in; given: those of its inputs that have any."""
+        return False
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         """What a box of that name makes of its inputs. Raises QueryError or a subclass of it that names the box and says what to do."""
         raise NotImplementedError

@@ -34,6 +34,9 @@ class Process(KeyedKind):
     def repeats(self) -> bool:
         return bool(getattr(self.processor, "deterministic", True))
 
+    def may_run_ahead(self, time: str, given: Sequence[str]) -> bool:
+        return not isinstance(self.processor, Built)
+
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given = inputs[0]
         with about("keys"):

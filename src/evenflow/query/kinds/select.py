@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.query.columns import is_user_code
+from evenflow.query.columns import WindowTime, is_user_code
 from evenflow.query.faults import about
 from evenflow.query.kinds.judging import check_distinct, check_printable, expression_field, known
 from evenflow.query.kinds.kind import Origins, Outcome, RowKind, StreamType
@@ -27,6 +27,12 @@ class Select(RowKind):
 
     columns: Sequence[tuple[str, Any]]
     event_time: str | None = None
+
+    def may_run_ahead(self, time: str, given: Sequence[str]) -> bool:
+        """Unless it is the column that it was, or in the window that had its end there."""
+        made = dict(self.columns)[time]
+        taken = made.column if isinstance(made, WindowTime) else made
+        return not isinstance(taken, str) or taken not in given
 
     def judge(self, box: str, inputs: Sequence[StreamType]) -> Outcome:
         given, columns = inputs[0], self.columns
