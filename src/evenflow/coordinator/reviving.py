@@ -93,10 +93,10 @@ class Reviving:
         return retained[-1].epoch if retained else self._begun
 
     def base_of(self, segment: int) -> int:
-        """The epoch from whose end its lost partitions begin again. With upstream backup that of a checkpoint, too, until no row is in the
-        state any more that came before this generation: its producers keep what came since."""
+        """The epoch from whose end its lost partitions begin again. With upstream backup that of the newest checkpoint, too, if its own is
+        older: what feeds it may be lost with it and begin again there, and then nobody has what came before (B2)."""
         if self._view.plan.mode(segment) is Mode.UPSTREAM and segment in self._bases:
-            return self._bases[segment][0]
+            return max(self._bases[segment][0], self.base)
         return self.base
 
     def can(self) -> bool:
@@ -165,8 +165,8 @@ class Reviving:
         """What the target of a copy is to read."""
         if unit := self._backing.unit_of(copy):
             return Revive(copy.number, copy.segment, copy.partitions, copy.base, (), unit)
-        if self._view.plan.mode(copy.segment) is Mode.UPSTREAM and (copy.segment in self._bases or not copy.base):
-            base, watermark = self._bases.get(copy.segment, (0, NO_WATERMARK))
+        base, watermark = self._bases.get(copy.segment, (0, NO_WATERMARK))
+        if self._view.plan.mode(copy.segment) is Mode.UPSTREAM and base >= copy.base:
             assert base == copy.base, f"the base of segment {copy.segment} has moved while something begins again from it"
             return Revive(copy.number, copy.segment, copy.partitions, base, (), watermark=watermark)
         retained = self._checkpointing.retained

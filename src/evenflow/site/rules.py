@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from evenflow.availability.mode import Mode
 from evenflow.exchange.rules import Judge, Rule, RuleTable, always, otherwise
 from evenflow.site import guards
 from evenflow.site.bases import BackUp, BaseMoved, CheckpointCompleted, DropImages, GiveUp, ImagePasted, ReportImages, Revive
@@ -53,8 +52,7 @@ from evenflow.state.transfer import pack
 def complete(part: Effects, event: CheckpointCompleted) -> None:
     """Effect of rule K5: what came up to its epoch is never asked for again (B2)."""
     part.capturing.complete(event)
-    plan = part.view.plan
-    hold(part, [before if plan.mode(of) is Mode.UPSTREAM else event.epoch for of, before in enumerate(part.stable)])
+    hold(part, [event.epoch] * len(part.stable))
 
 
 def move_base(part: Effects, event: BaseMoved) -> None:

@@ -22,7 +22,7 @@ from evenflow.swarm.faults import BRIEF_US, CUTS, DEATHS, DRIVER, HANGS, HARMLES
 from evenflow.swarm.journals import draw_store, publishing
 from evenflow.swarm.kept_cases import kept
 from evenflow.swarm.memory import draw_memory
-from evenflow.swarm.mode_cases import among, is_moded, moded
+from evenflow.swarm.mode_cases import among, is_mixed, is_moded, mixed, moded
 from evenflow.swarm.portions import unordered
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.shaped_cases import SHAPED
@@ -213,7 +213,8 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     begins_again = modes and is_based(seed)
     if modes and is_moded(seed):
         located = draw_store(Random(f"journal of seed {seed}")) is not None
-        name, case = "modes", moded(Random(f"rows of seed {seed}"), 120, among(located=located))
+        rows = Random(f"rows of seed {seed}")
+        name, case = "modes", mixed(rows, 300) if located and is_mixed(seed) else moded(rows, 120, among(located=located))
     elif begins_again:
         name, case = "modes", based(seed)
     elif is_kept(seed):

@@ -21,6 +21,8 @@ from evenflow.swarm.cases import Case, Complaint, Parts, Tables, counts_of, diff
 
 MODED: Final = 1 / 3
 """So many seeds have modes."""
+MIXED_SINCE, MIXED = 11_000_000, 0.5
+"""From that seed on so many of those with a checkpoint location have passive standby and upstream backup together, one before the other."""
 BRANCHES: Final = ("rows", "windows", "totals", "sums", "sessions")
 NEVER_CLOSE: Final = ("totals", "sums")
 """Branches with a state that follows from all rows."""
@@ -29,6 +31,11 @@ NEVER_CLOSE: Final = ("totals", "sums")
 def is_moded(seed: int) -> bool:
     """Its boxes have modes of availability."""
     return Random(f"modes of seed {seed}").random() < MODED
+
+
+def is_mixed(seed: int) -> bool:
+    """If it has modes and a checkpoint location, boxes that begin again from a checkpoint feed others that are fed anew, or get fed."""
+    return seed >= MIXED_SINCE and Random(f"both modes of seed {seed}").random() < MIXED
 
 
 @dataclass
@@ -117,6 +124,44 @@ def moded(random: Random, rows: int, modes: Sequence[Mode], delay: str = "1 seco
         flow, {"in": counts_of(parts)}, judge_by(lambda branch, table: branch.judge(table, declared)), judge_by(Branch.judge_part),
         cut=False, watch=declared.watch, modes={box: branch.modes for branch in branches if len(branch.modes) > 1 for box in branch.boxes},
     )  # fmt: skip
+
+
+def mixed(random: Random, rows: int) -> Case:
+    """Branches of one source, in which what has passive standby feeds what has upstream backup, or is fed by it."""
+    parts = make_rows(random, random.randint(1, 4), rows, 14)
+    flow = ef.Dataflow("modes")
+    delay = random.choice(["1 microsecond", "1 second"])
+    stream = flow.source(source(parts, random), name="in").with_watermark("ts", delay)
+    branches = [_of_both(stream, name, parts) for name in random.sample(("firsts", "sums"), random.randint(1, 2))]
+    branches += [_branch(stream, "rows", Mode.UPSTREAM, (Mode.PAIRS, Mode.UPSTREAM), parts)] if random.random() < 0.5 else []
+
+    def judge(tables: Tables) -> Complaint:
+        return next((said for each in branches if (said := each.judge(tables[each.name], Declared())) is not None), None)
+
+    def judge_part(tables: Tables) -> Complaint:
+        return next((said for each in branches if (said := each.judge_part(tables[each.name])) is not None), None)
+
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part, cut=False)
+
+
+def _of_both(stream: Stream, name: str, parts: Parts) -> Branch:
+    """Keys that came before, which have a checkpoint, before windows; or windows before sums."""
+    every = [row for part in parts for row in part]
+    modes = (Mode.PASSIVE, Mode.UPSTREAM)
+    if name == "firsts":
+        once = stream.drop_duplicates(["k", "v", "ts"]).name(f"{name}_once").availability("passive")
+        made = once.group_by("k").window("500 microseconds").agg(n="count(*)").name(f"{name}_counted").availability("upstream")
+        made.select("k", "n", "window_start").to(ef.sinks.memory(name), name=name, availability="upstream")
+        counts = Counter((k, ts // 500 * 500) for ts, k, _ in every)
+        return Branch(name, modes, counts, lambda table: [((k, micros_of(at)), n) for k, n, at in rows_of(table)], False, ())
+    first = stream.where("v >= 0").group_by("k").window("1 millisecond").agg(n="count(*)").name(f"{name}_counted").availability("upstream")
+    second = first.select("k % 5 as g", "n").group_by("g").agg(n="sum(n)").name(f"{name}_summed").availability("passive")
+    second.to(ef.sinks.memory(name), name=name, availability="passive")
+    sums: Counter[int] = Counter()
+    for _, k, v in every:
+        sums[k % 5] += v >= 0
+    answer = {g: n for g, n in sums.items() if n}
+    return Branch(name, modes, answer, lambda table: [(key, n) for key, n in rows_of(table)], True, ())
 
 
 def _branch(stream: Stream, name: str, mode: Mode, modes: tuple[Mode, ...], parts: Parts) -> Branch:
