@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -284,6 +285,34 @@ def test_a_watermark_stands_once_and_before_keyed_boxes() -> None:
     rows.with_watermark("ts", "1 s").union(rows.with_watermark("ts", "2 s")).to(ef.sinks.discard())
     with pytest.raises(QueryError, match="'watermark_2'.*'packets' has a watermark from 'watermark' already"):
         planned(flow)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (ef.sinks.table("a.db", "t"), ef.sinks.table("./b/../a.db", "t", "src")),
+        (ef.sinks.table("postgres://h/d", "t"), ef.sinks.table("postgresql://h/d", "t")),
+        (ef.sinks.table(len, "t"), ef.sinks.table(len, "t")),
+        (ef.sinks.parquet("/data/t"), ef.sinks.parquet("file:///data/t/")),
+        (ef.sinks.delta("s3://data/t"), ef.sinks.delta("s3://data/t/", partition_by="src")),
+        (ef.sinks.iceberg("data.t"), ef.sinks.iceberg("data.t", commit_s=2)),
+    ],
+    ids=lambda sink: f"{sink.kind}",
+)  # fmt: skip
+def test_two_boxes_do_not_write_into_one_place(one: Any, other: Any) -> None:
+    """Each takes the epochs of the other for its own, and what it has of them is lost."""
+    flow, stream = two_feeds()
+    stream.where("proto = 1").to(one, name="a")
+    stream.where("proto = 2").to(other, name="b")
+    with pytest.raises(QueryError, match=r"sinks 'a' and 'b' would both write into .*; unite their streams before, or give each its own"):
+        planned(flow)
+
+
+def test_two_boxes_write_into_two_tables_of_a_database() -> None:
+    flow, stream = two_feeds()
+    for table in ("t", "u"):
+        stream.to(ef.sinks.table("a.db", table))
+    planned(flow)
 
 
 def test_a_layout_is_a_function_of_its_arguments() -> None:

@@ -67,6 +67,20 @@ def stored(url: str, table: str = "out") -> list[tuple[Any, ...]]:
 # ---------------------------------------------------------------- sink
 
 
+def test_one_database_under_two_urls(url: str) -> None:
+    writer = sinks.table(url, "out").open("run")
+    for other in (
+        url.replace("postgresql://", "postgres://"),
+        url + ("&" if "?" in url else "?") + "application_name=b",
+        lambda: psycopg.connect(url),
+    ):
+        with pytest.raises(SinkError, match="two boxes would write into table 'out' of "):
+            sinks.table(other, "out").open("run")
+    writer.write(1, batch((1, "a")))
+    writer.close()
+    assert ask(url, "SELECT target, run, epoch FROM evenflow_epochs") == [("out", "run", 1)]
+
+
 def test_epochs_are_written_once_and_in_order(url: str) -> None:
     writer = sinks.table(url, "out").open("run")
     for epoch, rows in ((1, batch((1, "a"), (2, "b"))), (2, batch()), (3, batch((1, "a"))), (3, batch((1, "a"))), (1, batch((9, "old")))):

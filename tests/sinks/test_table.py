@@ -143,6 +143,57 @@ def test_two_boxes_of_a_run_cannot_write_into_one_table(path: str) -> None:
     sinks.table(path, "out", "k").open("run").close()
 
 
+def test_of_two_that_come_at_once_one_is_refused(path: str) -> None:
+    """Goal: no epoch of a box is taken for that of another. Method: the second one comes while the first one still connects."""
+    refused = list[SinkError]()
+
+    def slow() -> Any:
+        if not refused:
+            with pytest.raises(SinkError, match="two boxes would write into table 'out' of .*; unite their streams before") as caught:
+                sinks.table(slow, "out").open("run")
+            refused.append(caught.value)
+        return sqlite3.connect(path)
+
+    first = sinks.table(slow, "out").open("run")
+    assert len(refused) == 1
+    first.close()
+    sinks.table(slow, "out").open("run").close()
+
+
+@pytest.mark.parametrize("way", ["another path", "a link", "a function", "two functions"])
+def test_one_database_under_two_addresses(path: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(path).parent)
+    Path("link.db").symlink_to("out.db")
+    one: Any = (lambda: sqlite3.connect(path)) if way == "two functions" else path
+    other: Any = {"another path": "./out.db", "a link": "link.db"}.get(way, lambda: sqlite3.connect("out.db"))
+    for first, second in ((one, other), (other, one)):
+        writer = sinks.table(first, "out").open("run")
+        with pytest.raises(SinkError, match="two boxes would write into table 'out' of .*; unite their streams before"):
+            sinks.table(second, "out").open("run")
+        writer.write(1, batch((1, "a")))
+        sinks.table(second, "out").open("another run").close()
+        sinks.table(second, "other").open("run").close()
+        writer.close()
+    sinks.table(other, "out").open("run").close()
+    assert stored(path) == [(1, "a")] and stored(path, "evenflow_epochs") == [("out", "run", 1)]
+
+
+def test_tables_of_one_name_in_two_databases(path: str) -> None:
+    writers = [sinks.table(lambda at=at: sqlite3.connect(f"{path}.{at}"), "out").open("run") for at in range(3)]  # type: ignore[misc]
+    for at, writer in enumerate(writers):
+        writer.write(1, batch((at, "a")))
+        writer.close()
+        assert stored(f"{path}.{at}") == [(at, "a")] and stored(f"{path}.{at}", "evenflow_epochs") == [("out", "run", 1)]
+
+
+def test_who_could_not_be_opened_has_claimed_nothing(path: str) -> None:
+    somewhere = [str(Path(path).parent / "no" / "where.db"), path]
+    sink = sinks.table(lambda: sqlite3.connect(somewhere.pop(0)), "out")
+    with pytest.raises(SinkError, match="OperationalError"):
+        sink.open("run")
+    sink.open("run").close()
+
+
 def test_a_database_that_is_not_there_is_an_error_before_any_row(tmp_path: Path) -> None:
     with pytest.raises(SinkError, match="cannot write table 'out' of .*: OperationalError"):
         sinks.table(str(tmp_path / "no" / "where.db"), "out").open("run")

@@ -106,9 +106,7 @@ def test_two_sinks_on_one_table_are_refused_as_without_a_group() -> None:
         return layout(flow.network, sites=2)
 
     as_region(to("other"), group("traffic", BEGIN), 2)
-    with pytest.raises(
-        QueryError, match="sinks 'high' and 'low' of group traffic would both write into table 'out' of shop.db, .*give each a table"
-    ):
+    with pytest.raises(QueryError, match="sinks 'high' and 'low' would both write into table 'out' of shop.db; .*give each its own place"):
         as_region(to("out"), group("traffic", BEGIN), 2)
 
 

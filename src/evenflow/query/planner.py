@@ -157,7 +157,7 @@ class _Cutter:
         self._network, self._sites, self._partitions, self._writers = network, sites, most, writers
         self._in_use = partitions if partitions < most else 0
         self._drafts: list[_Draft] = []
-        self._places: set[tuple[str, str]] = set()
+        self._places: dict[tuple[object, ...], str] = {}
         self._arcs: list[Arc] = []
         self._canonical: list[bool] = []
         self._flows: dict[tuple[str, int], tuple[_Flow, ...]] = {}
@@ -412,6 +412,10 @@ class _Cutter:
     # ------------------------------------------------ the ends
 
     def _sink(self, box: Box, sink: Any, unordered: bool, given: list[_Flow]) -> None:
+        if sink.place is not None and (first := self._places.setdefault(sink.place, box.name)) != box.name:
+            raise QueryError(
+                f"sinks {first!r} and {box.name!r} would both write into {sink}; unite their streams before, or give each its own place"
+            )
         if sink.where == "none":
             for flow in given:
                 self._drafts[flow.segment].add(Step(box.name, "discard", {}, flow.schema, flow.port))
@@ -425,10 +429,6 @@ class _Cutter:
     def _site_sink(self, box: Box, sink: Any, given: list[_Flow]) -> None:
         """Writers side by side stage files; one segment behind them commits what they staged (protocol O2). Nobody reads what is staged,
         but what is there is never replaced: so both publish."""
-        place = (sink.kind, sink.step_params()["path"])
-        if place in self._places:
-            raise QueryError(f"two boxes would write into {place[0]} {place[1]!r}; unite their streams before, or give each its own")
-        self._places.add(place)
         writers = self._writers or sink.writers or self._sites
         flow = self._cut(f"{box.name}.stage", "egress", writers, given, Spread())
         port = self._drafts[flow.segment].add(Step(box.name, "stage", sink.step_params(), flow.schema, flow.port))

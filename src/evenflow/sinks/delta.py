@@ -20,7 +20,7 @@ from pyarrow import fs as arrow_fs
 
 from evenflow.errors import SinkError
 from evenflow.sinks.manifests import StagedFile
-from evenflow.sinks.places import check_partition_by, value_text
+from evenflow.sinks.places import check_partition_by, directory_of, value_text
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
 from evenflow.sinks.table_files import EPOCH, RUN, TABLE_RECORD_SCHEMA, TableFiles, as_os_error, check_columns, detail_of
 from evenflow.sources.extras import extra
@@ -188,6 +188,13 @@ class DeltaSink(Declared, Sink):
         "partition_by": each(text(), "names of columns"), "writers": optional(whole(1, MOST_WRITERS)), "options": SETTINGS,
     }  # fmt: skip
     option_owner: ClassVar[str] = "delta sink"
+
+    def __str__(self) -> str:
+        return self.target.name
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        return self.kind, directory_of(self.path)
 
     @property
     def target(self) -> DeltaTarget:

@@ -216,6 +216,13 @@ class IcebergSink(Declared, Sink):
         for said in self.partition_by:
             term_from(said)
 
+    def __str__(self) -> str:
+        return self.target.name
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        return self.kind, self.table
+
     @property
     def target(self) -> IcebergTarget:
         return IcebergTarget(self.table, self.catalog)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from evenflow.errors import OptionError
 from evenflow.sinks.closings import read_committed
 from evenflow.sinks.committed import RECORD_SCHEMA, TABLE_RECORD_SCHEMA, CommittedFiles
-from evenflow.sinks.places import check_partition_by
+from evenflow.sinks.places import check_partition_by, directory_of
 from evenflow.sinks.sink import MOST_WRITERS, PATIENCE, Sink, Where, Writer
 from evenflow.sources.description import LATER
 from evenflow.store.arrow import open_file_store
@@ -66,6 +66,13 @@ class ParquetSink(Declared, Sink):
                 f"parquet sink {self.path}: a file would be of {self.file_interval_ms} ms, and a commit is of {self.commit_interval_ms} ms "
                 "already; let files be of more than commits"
             )
+
+    def __str__(self) -> str:
+        return f"parquet sink {self.path}"
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        return self.kind, directory_of(self.path)
 
     @property
     def record_schema(self) -> pa.Schema:

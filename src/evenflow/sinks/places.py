@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,14 @@ MOST_PLACES: Final = 1_000
 NULL_PLACE: Final = "__HIVE_DEFAULT_PARTITION__"
 """What a folder of rows without a value is called, by the custom of Hive."""
 EMPTY_PLACE: Final = "__EMPTY__"
+
+
+def directory_of(path: str) -> str:
+    """A local path or URI in one spelling, as far as that can be told from here."""
+    parts = urlsplit(path)
+    if parts.scheme in ("", "file"):
+        return os.path.realpath(unquote(parts.path) if parts.scheme else path)
+    return path.rstrip("/")
 
 
 def is_text(type_: pa.DataType) -> bool:

@@ -117,6 +117,11 @@ class Sink(ABC):
     retries: int = 5
     backoff_ms: int = 100
 
+    @property
+    def place(self) -> tuple[object, ...] | None:
+        """Where it writes, if two boxes of a dataflow cannot write there: equal for equal places, as far as can be told without a look."""
+        return None
+
     @abstractmethod
     def open(self, run_id: str) -> Writer:
         """A writer for one run. Raises SinkError if nothing could ever be written; no row has been acknowledged then."""

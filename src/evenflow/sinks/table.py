@@ -12,7 +12,18 @@ import pyarrow as pa
 
 from evenflow.errors import EvenflowError, QueryError, SinkError, TypeMismatch, UnknownColumn
 from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, with_note
-from evenflow.sources.database import ADDRESS, Address, Dialect, check_no_password, column_type, connect, described, explained, rows_for
+from evenflow.sources.database import (
+    ADDRESS,
+    Address,
+    Dialect,
+    check_no_password,
+    column_type,
+    connect,
+    described,
+    explained,
+    rows_for,
+    spelled,
+)
 from evenflow.stream.change import CHANGE, is_changelog, taken_back
 from evenflow.stream.declared import Declared, May, each, text
 from evenflow.stream.ids import generation_of, run_of, run_of_generation
@@ -29,8 +40,8 @@ OVER: Final = 2**63 - 1
 CHAINS: Final = "evenflow_chains"
 """The same for groups of regions: the last epoch with rows, and its digest, by which two regions that differ are found out."""
 
-OPEN: Final[set[tuple[str, Address, str]]] = set()
-"""What is being written in this process: run, database, table."""
+OPEN: Final[dict[tuple[str, object], TableWriter]] = {}
+"""Who writes in this process, by run and place."""
 
 
 class TableWriter(Writer):
@@ -43,39 +54,62 @@ class TableWriter(Writer):
         self._sink, self._run = sink, run_id
         self._connection: Any = None
         self._dialect: Dialect
-        self._claim = (run_id, sink.database, sink.table)
-        if self.claims and self._claim in OPEN:
-            raise SinkError(f"two boxes would write into {sink} at the same time; unite their streams before, or give each a table")
         self._known = False
         self._generation, self._first = generation_of(run_id), True
+        # Before anything that takes time: the writers of a run are opened at once, each in a thread of its own.
+        self._claim = (run_id, sink.place)
+        if self.claims and OPEN.setdefault(self._claim, self) is not self:
+            raise self._taken()
         try:
             self._connect()
+            if any(self._reaches(other._sink.database) for other in self._others()):
+                raise self._taken()
             self.newest = self._noted()
             if self.newest == OVER:
                 raise self._replaced()
-        except EvenflowError:
-            raise
-        except Exception as error:  # Of whatever database it is.
+        except BaseException as error:
+            with suppress(Exception):
+                self.close()
+            if isinstance(error, EvenflowError) or not isinstance(error, Exception):
+                raise
             raise SinkError(f"cannot write {sink}: {explained(error)}; give a database that the driver reaches") from error
-        if self.claims:
-            OPEN.add(self._claim)
+
+    def _taken(self) -> SinkError:
+        return SinkError(f"two boxes would write into {self._sink} at the same time; unite their streams before, or give each a table")
+
+    def _others(self) -> list[TableWriter]:
+        """Who has claimed a table of this name for the run under another address, which may be one of the same database. Of two that come
+        at once, each finds the other."""
+        if not self.claims:
+            return []
+        return [o for o in list(OPEN.values()) if o is not self and (o._run, o._sink.table) == (self._run, self._sink.table)]
+
+    def _reaches(self, address: Address) -> bool:
+        """Whether what this connection commits is seen there: then both are of one database."""
+        mark = ("", f"{self._run} {id(self)}")
+        there, dialect = connect(address)
+        try:
+            make_epochs(there, dialect)
+            p, epochs = self._dialect.placeholder, self._dialect.quoted(EPOCHS)
+            self._execute(f"INSERT INTO {epochs} (target, run, epoch) VALUES ({p}, {p}, 0)", *mark)
+            self._connection.commit()
+            try:
+                p, epochs = dialect.placeholder, dialect.quoted(EPOCHS)
+                cursor = there.cursor()
+                cursor.execute(f"SELECT epoch FROM {epochs} WHERE target = {p} AND run = {p}", mark)
+                found = cursor.fetchone() is not None
+                there.rollback()  # SQLite deletes nothing while somebody reads.
+            finally:
+                p, epochs = self._dialect.placeholder, self._dialect.quoted(EPOCHS)
+                self._execute(f"DELETE FROM {epochs} WHERE target = {p} AND run = {p}", *mark)
+                self._connection.commit()
+            return found
+        finally:
+            there.close()
 
     def _connect(self) -> None:
         self._connection, self._dialect = connect(self._sink.database)
-        table = self._dialect.quoted(EPOCHS)
-        for last in (False, True):
-            try:
-                self._execute(
-                    f"CREATE TABLE IF NOT EXISTS {table} (target TEXT, run TEXT, epoch BIGINT NOT NULL, PRIMARY KEY (target, run))"
-                )
-                self._connection.commit()
-                return
-            except Exception:
-                # Another run makes it at this moment, perhaps: PostgreSQL takes IF NOT EXISTS, and then says that it exists.
-                with suppress(Exception):
-                    self._connection.rollback()
-                if last:
-                    raise
+        make_epochs(self._connection, self._dialect)
 
     def _noted(self) -> int:
         """The last epoch of the run that is in the table; 0 if there is none."""
@@ -187,11 +221,11 @@ class TableWriter(Writer):
             self._connection.cursor().executemany(statement, rows_for(batch, self._dialect))
 
     def close(self) -> None:
-        if self.claims:
-            OPEN.discard(self._claim)
+        if OPEN.get(self._claim) is self:
+            del OPEN[self._claim]
         if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+            connection, self._connection = self._connection, None
+            connection.close()
 
 
 class TableAppender(TableWriter, Appender):
@@ -259,6 +293,22 @@ class TableAppender(TableWriter, Appender):
         return self._tried(take)
 
 
+def make_epochs(connection: Any, dialect: Dialect) -> None:
+    """Make the table of epochs, if there is none yet."""
+    columns = "target TEXT, run TEXT, epoch BIGINT NOT NULL, PRIMARY KEY (target, run)"
+    for last in (False, True):
+        try:
+            connection.cursor().execute(f"CREATE TABLE IF NOT EXISTS {dialect.quoted(EPOCHS)} ({columns})")
+            connection.commit()
+            return
+        except Exception:
+            # Another run makes it at this moment, perhaps: PostgreSQL takes IF NOT EXISTS, and then says that it exists.
+            with suppress(Exception):
+                connection.rollback()
+            if last:
+                raise
+
+
 def applied(sink: TableSink, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """(keys whose rows must go, rows that come) in an epoch. Of a changelog, the last change of each key counts."""
     keys = batch.select(list(sink.key))
@@ -316,6 +366,10 @@ class TableSink(Declared, Sink):
 
     def __str__(self) -> str:
         return described(self.table, self.database)
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        return self.kind, spelled(self.database), self.table
 
     def check(self, schema: pa.Schema) -> None:
         for name in self.key:

@@ -7,6 +7,7 @@ file knows what columns are called there and how values look; what is read and w
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,13 @@ POSTGRES: Final = Dialect(
 def is_postgres(address: Address) -> bool:
     """Whether it is the URL of a PostgreSQL database."""
     return isinstance(address, str) and URL.match(address) is not None
+
+
+def spelled(address: Address) -> Address:
+    """The address in one spelling, as far as that can be told from the address alone: two that differ may be of one database."""
+    if not isinstance(address, str):
+        return address
+    return URL.sub("postgresql://", address, count=1) if is_postgres(address) else os.path.realpath(address)
 
 
 def connect(address: Address) -> tuple[Any, Dialect]:

@@ -13,7 +13,6 @@ from evenflow.availability.group import NAME, Group, Region, Shape
 from evenflow.errors import LocationError, OptionError, QueryError, SourceError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import structure, structure_digest
-from evenflow.sinks.table import TableSink
 from evenflow.sources.cut import CutSource, cut_of
 from evenflow.stream.region_url import LOOPBACK
 
@@ -175,13 +174,6 @@ def as_region(layout: Layout, wanted: InGroup, sites: int) -> tuple[Layout, Regi
             raise QueryError(
                 f"sink {name!r} of group {wanted.name}: a {sink.kind} sink cannot compare what it has with what a region brings, so rows "
                 f"would be there once for each region; use a table or Kafka, or one of {', '.join(sorted(ONE_EACH))}"
-            )
-    tables: dict[Any, str] = {}
-    for name, sink in layout.sinks.items():
-        if isinstance(sink, TableSink) and (first := tables.setdefault((sink.database, sink.table), name)) != name:
-            raise QueryError(
-                f"sinks {first!r} and {name!r} of group {wanted.name} would both write into {sink}, and it has one chain of epochs; unite "
-                "their streams before, or give each a table"
             )
     begun = {name: source.begun_in_group(wanted.begin_us) for name, source in layout.sources.items()}
     layout = replace(layout, sources=begun)
