@@ -67,6 +67,12 @@ def stored(url: str, table: str = "out") -> list[tuple[Any, ...]]:
 # ---------------------------------------------------------------- sink
 
 
+def test_a_connection_that_commits_by_itself_is_refused(url: str) -> None:
+    with pytest.raises(SinkError, match=r"table 'out' of .*: its connection commits by itself \(autocommit\)"):
+        TableSink(lambda: psycopg.connect(url, autocommit=True), "out").open("run")
+    TableSink(lambda: psycopg.connect(url), "out").open("run").close()
+
+
 def test_one_database_under_two_urls(url: str) -> None:
     writer = sinks.table(url, "out").open("run")
     for other in (

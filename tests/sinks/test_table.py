@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -184,6 +185,27 @@ def test_tables_of_one_name_in_two_databases(path: str) -> None:
         writer.write(1, batch((at, "a")))
         writer.close()
         assert stored(f"{path}.{at}") == [(at, "a")] and stored(f"{path}.{at}", "evenflow_epochs") == [("out", "run", 1)]
+
+
+@pytest.mark.parametrize("how", [{"isolation_level": None}, {"autocommit": True}], ids=str)
+def test_a_connection_that_commits_by_itself_is_refused(path: str, how: dict[str, Any]) -> None:
+    """Goal: an epoch is there as a whole or not at all. Method: such a connection from the beginning, or only when one has broken."""
+    if "autocommit" in how and sys.version_info < (3, 12):
+        pytest.skip("sqlite3 has it since Python 3.12")
+    told = r"cannot write table 'out' of .*: its connection commits by itself \(autocommit\), .*; give a function whose connection"
+    with pytest.raises(SinkError, match=told):
+        TableSink(lambda: sqlite3.connect(path, **how), "out").open("run")
+    with pytest.raises(SinkError, match=told):
+        TableSink(lambda: sqlite3.connect(path, **how), "out").open_for_group("group", "out")
+    hows: list[dict[str, Any]] = [{}, how, {}]
+    writer = sinks.table(lambda: sqlite3.connect(path, **hows.pop(0)), "out", "k").open("run")
+    with pytest.raises(SinkError, match="is null in a row"):
+        writer.write(1, pa.record_batch([[None], ["a"]], names=["k", "what is"]))
+    with pytest.raises(SinkError, match=told):
+        writer.write(1, batch((1, "a")))
+    writer.write(1, batch((1, "a")))
+    writer.close()
+    assert stored(path) == [(1, "a")]
 
 
 def test_who_could_not_be_opened_has_claimed_nothing(path: str) -> None:

@@ -18,6 +18,7 @@ from evenflow.sources.database import (
     Dialect,
     check_no_password,
     column_type,
+    commits_by_itself,
     connect,
     described,
     explained,
@@ -109,6 +110,11 @@ class TableWriter(Writer):
 
     def _connect(self) -> None:
         self._connection, self._dialect = connect(self._sink.database)
+        if commits_by_itself(self._connection):
+            raise SinkError(
+                f"cannot write {self._sink}: its connection commits by itself (autocommit), so a part of an epoch that fails would "
+                "stay; give a function whose connection leaves that to the sink: autocommit=False, of sqlite3 no isolation_level=None"
+            )
         make_epochs(self._connection, self._dialect)
 
     def _noted(self) -> int:

@@ -96,7 +96,20 @@ def connect(address: Address) -> tuple[Any, Dialect]:
         import sqlite3
 
         connection = sqlite3.connect(address, timeout=WAIT_S, check_same_thread=False)
-    return connection, SQLITE if type(connection).__module__.partition(".")[0] == "sqlite3" else POSTGRES
+    return connection, SQLITE if is_sqlite(connection) else POSTGRES
+
+
+def commits_by_itself(connection: Any) -> bool:
+    """Whether each statement counts at once, so that no transaction is undone: by the attributes of the usual drivers (psycopg, pg8000,
+    sqlite3)."""
+    said = getattr(connection, "autocommit", None)
+    if isinstance(said, bool):
+        return said
+    return is_sqlite(connection) and connection.isolation_level is None
+
+
+def is_sqlite(connection: Any) -> bool:
+    return type(connection).__module__.partition(".")[0] == "sqlite3"
 
 
 def postgres_client() -> Any:
