@@ -17,10 +17,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import evenflow as ef
-from evenflow.errors import EvenflowError, ExpressionError, QueryError, StatisticsError
+from evenflow.errors import EvenflowError, ExpressionError, QueryError, SourceError, StatisticsError
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import compile_expression
 from evenflow.query.pattern import compile_pattern
+from evenflow.sources.debezium import DebeziumDecoder, Misfit
+from evenflow.sources.messages import parse_messages
 from evenflow.sources.tcp import Lines
 from evenflow.statistics.serial import from_json
 from evenflow.statistics.statistics import read_lines
@@ -250,6 +252,38 @@ def test_any_lines_of_a_peer(lines: list[bytes], format: Any, skip: bool, cut: i
         for start in range(0, len(data), cut):
             found.feed(data[start : start + cut])
         found.feed(b"", last=True)
+
+
+MAPPED = pa.schema([*LINED, ("m", pa.map_(pa.string(), pa.float64()))])
+PIECES = st.lists(st.sampled_from(
+    [b'{"k":', b'{"s":"', b'{"m":{"', b"1", b'"', b'""', b",", b"}", b"{}", b"\n", b"\r", b" ", b"\\", b"\0", b"\xef\xbb\xbf", b"x", b"[",
+     b"]", b"\\ud83d", b"1e9999999999999999999", b'{"k": 1, "x": 2.5, "s": "a"}', b"1,2.5,a"]
+), max_size=8).map(b"".join)  # fmt: skip
+MESSAGES = st.lists(st.one_of(LINE, PIECES), max_size=6)
+
+
+@FUZZ
+@example([b'{"k":1', b'}{"k":2}'], "json", LINED)
+@example([b'1,1,"x', b'y"', b"1,1,a\n1,1,b"], "csv", LINED)
+@example([b'{"m": {}, "s": "\\ud83d"}'], "json", MAPPED)
+@given(MESSAGES, st.sampled_from(["csv", "json", "text"]), st.sampled_from([LINED, MAPPED]))
+def test_any_messages_are_together_what_they_are_one_by_one(values: list[bytes], format: Any, schema: pa.Schema) -> None:
+    schema = pa.schema([("line", pa.string())]) if format == "text" else LINED if format == "csv" else schema
+    together = parse_messages(values, schema, format)
+    single = [parse_messages([value], schema, format) for value in values]
+    assert all(row is None or row.num_rows == 1 for row in single)
+    if together is not None:
+        assert [None if row is None else repr(row.to_pylist()) for row in single] == [repr([row]) for row in together.to_pylist()]
+    if schema is MAPPED:
+        with contextlib.suppress(SourceError):
+            Lines("a peer", schema, "json", False).feed(b"\n".join([*values, b""]))
+
+
+@FUZZ
+@given(st.one_of(MESSAGES.map(b"".join), JSON.map(lambda said: json.dumps({"schema": said, "payload": said}).encode())))
+def test_any_envelope_is_changes_or_a_misfit(value: bytes) -> None:
+    with contextlib.suppress(Misfit):
+        DebeziumDecoder(COLUMNS).rows(value)
 
 
 @FUZZ

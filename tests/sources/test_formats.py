@@ -382,6 +382,15 @@ def test_values_of_envelopes(read: Any) -> None:
         (envelope("c", after={"id": 1}), "there is no column 'name'; there are id"),
         (envelope("c", after={"id": "x", "name": "a"}), "column 'id' is not int64"),
         (envelope("c", after={"id": 1, "name": 2}), "column 'name' is not string"),
+        (envelope("c", after={"id": 1, "name": "\ud83d"}), "column 'name' is not string"),
+        (b'{"op": "c", "after": {"id": 1, "name": "a", "x": 1e9999999999999999999}}', "it is not JSON"),
+        (b"[" * 100_000, "it is not JSON"),
+        (b'{"schema": "x", "payload": {}}', "its 'schema' is none"),
+        (b'{"schema": {"fields": [1]}, "payload": {}}', "its 'schema' is none"),
+        (
+            b'{"schema": {"fields": [{"field": "after", "fields": [{"name": "io.debezium.time.Date"}]}]}, "payload": {}}',
+            "its 'schema' is none",
+        ),
     ],
 )
 def test_envelopes_that_do_not_fit_are_named_or_skipped(read: Any, value: bytes, why: str) -> None:
@@ -395,6 +404,48 @@ def test_a_number_without_a_unit_is_no_time() -> None:
     assert changes_of(None) == ([], {})
     with pytest.raises(Misfit, match="is not JSON"):
         changes_of(b"{")
+
+
+# ---------------------------------------------------------------- JSON and CSV, parsed together
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b'{"m": {}, "s": "\\ud83d"}', b'{"m": {"\\ud83d": 1}}', b'{"m": {}, "x": 1e9999999999999999999}',
+     b'{"m": ' + b"[" * 100_000, b"[" * 100_000],
+    ids=["half an emoji", "as a name", "a huge number", "deep", "deep alone"],
+)  # fmt: skip
+def test_json_that_python_cannot_hold_is_a_bad_message(read: Any, value: bytes) -> None:
+    said: dict[str, Any] = {"schema": "m map<string, bigint>, s string", "format": "json"}
+    good = b'{"m": {"a": 1}, "s": "b"}'
+    with pytest.raises(SourceError, match="offset 1 of partition 0 is not json of the declared schema"):
+        read([good, value], **said).read(0, 100)
+    reader = read([good, value, good], **said, bad_messages="skip")
+    assert len(rows(reader)) == 2 and reader.bad_messages == 1
+
+
+@pytest.mark.parametrize(
+    ("format_", "values", "good"),
+    [
+        ("json", [b'{"a":1', b'}{"a":2}'], 0),
+        ("json", [b'{"a":1}{"a":2', b"}"], 0),
+        ("json", [b'{"a":1}{"a":2}', b" "], 0),
+        ("json", [b'{"a":', b'7}{"a":2}{"a":3}', b"\n"], 0),
+        ("json", [b'\xef\xbb\xbf{"a":1}', b'\xef\xbb\xbf{"a":2}', b'{\n"a":3}\n'], 3),
+        ("csv", [b'"x', b'y"', b"1\n2"], 2),
+        ("csv", [b'"x\ny"', b'"1', b'"'], 3),
+        ("csv", [b'"x ""y"""', b'x"y', b'x"'], 3),
+        ("csv", [b"\xef\xbb\xbfx", b"\xef\xbb\xbfy", b"z\r\n"], 3),
+    ],
+)
+def test_a_message_is_what_it_is_by_itself(read: Any, format_: str, values: list[bytes | None], good: int) -> None:
+    """Goal: the same offsets give the same rows, whatever the broker gives at once. Method: together, and one by one."""
+    said = {"schema": "a bigint" if format_ == "json" else "a string", "format": format_, "bad_messages": "skip"}
+    together, single = read(values, **said), read(values, **said)
+    found = [row for _ in values for batch in [single.read(0, 1)] if batch is not None for row in batch.to_pylist()]
+    batch = together.read(0, 100)
+    assert ([] if batch is None else batch.to_pylist()) == found and len(found) == good
+    assert together.bad_messages == single.bad_messages == len(values) - good
 
 
 # ---------------------------------------------------------------- descriptions

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from evenflow.sources.json_rows import UNREADABLE
 from evenflow.stream.change import CHANGE, CHANGE_FIELD
 
 POSITION: Final = "kafka_position"
@@ -43,15 +44,18 @@ def changes_of(value: bytes | None) -> tuple[list[tuple[str, Mapping[str, Any]]]
         return [], {}
     try:
         said = json.loads(value, parse_float=Decimal)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise Misfit(f"it is not JSON ({error})") from error
     if not isinstance(said, dict):
         raise Misfit("it is no object")
     units: dict[str, pa.DataType] = {}
     if "payload" in said and "schema" in said:
-        for part in (said["schema"] or {}).get("fields", ()):
-            if part.get("field") in ("before", "after"):
-                units |= {each["field"]: SEMANTIC[each["name"]] for each in part.get("fields", ()) if each.get("name") in SEMANTIC}
+        try:
+            for part in (said["schema"] or {}).get("fields", ()):
+                if part.get("field") in ("before", "after"):
+                    units |= {each["field"]: SEMANTIC[each["name"]] for each in part.get("fields", ()) if each.get("name") in SEMANTIC}
+        except (AttributeError, KeyError, TypeError) as error:
+            raise Misfit("its 'schema' is none of Kafka Connect's") from error
         said = said["payload"]
     return ([] if said is None else changes(said)), units
 
@@ -98,7 +102,7 @@ class DebeziumDecoder:
                 raise Misfit(f"there is no column {column.name!r}; there are {', '.join(missing)}")
             try:
                 arrays.append(_array([row[column.name] for _, row in flat], column.type, units.get(column.name)))
-            except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+            except (pa.ArrowException, TypeError, AttributeError, *UNREADABLE) as error:
                 raise Misfit(f"column {column.name!r} is not {column.type}: {error}") from error
         return pa.RecordBatch.from_arrays([*arrays, pa.array([change for change, _ in flat], pa.string())], schema=self.schema)
 

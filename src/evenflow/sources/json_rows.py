@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from evenflow.stream.schema import has_map
 
+UNREADABLE: Final = (ValueError, ArithmeticError, RecursionError)
+"""What Python raises of JSON that is none, of numbers and texts that nothing can hold, and of what is nested too deeply."""
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -35,7 +37,7 @@ def rows_of(lines: Sequence[bytes], schema: pa.Schema, *, strict: bool) -> pa.Re
     for field in schema:
         try:
             arrays.append(_column([row.get(field.name) for row in rows], field.type))
-        except (pa.ArrowException, TypeError, AttributeError, OverflowError) as error:
+        except (pa.ArrowException, TypeError, AttributeError, *UNREADABLE) as error:
             raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
@@ -43,10 +45,10 @@ def rows_of(lines: Sequence[bytes], schema: pa.Schema, *, strict: bool) -> pa.Re
 def _object(line: bytes) -> dict[str, Any]:
     try:
         found = json.loads(line, parse_float=Decimal)
-    except ValueError as error:
+    except UNREADABLE as error:
         raise pa.ArrowInvalid(f"a line is no JSON: {error}") from error
     if not isinstance(found, dict):
-        raise pa.ArrowInvalid(f"a line is no JSON object but {str(found)[:40]!r}")
+        raise pa.ArrowInvalid(f"a line is no JSON object but {line.decode(errors='backslashreplace')[:40]!r}")
     return found
 
 

@@ -27,9 +27,9 @@ from evenflow.sources.decoding import Decoder, asks, decoder_of
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.sources.kafka_topics import Place, configured, kept_since, most_partitions, oldest, places_of, since, topics_like
+from evenflow.sources.messages import parse_messages
 from evenflow.sources.registry import RegistryAway
 from evenflow.sources.source import Reader, Source
-from evenflow.sources.tcp import parse_lines
 from evenflow.stream.change import CHANGE_FIELD
 from evenflow.stream.cut import NO_NUMBER
 from evenflow.stream.declared import WIDEST, Declared, May, a, each, one_of, optional, row_schema, whole
@@ -275,18 +275,7 @@ class KafkaReader(Reader):
             if self._decoder is None:
                 self._decoder = decoder_of(self._source.decoding, columns, dict(self._source.options))
             return self._decoder.rows(values)
-        try:
-            if format_ == "text":
-                texts = pa.array([None if value is None else value.decode() for value in values], pa.string())
-                return pa.RecordBatch.from_arrays([texts], schema=columns)
-            if not all(value is not None and value.strip() for value in values):
-                return None  # Each has a row at least, so if there are as many rows as messages, each has one.
-            # A line break inside a message is white space in JSON; CSV with one is told by the number of rows.
-            lines = [value.replace(b"\n", b" ") if format_ == "json" else value for value in values if value is not None]
-            rows = parse_lines(b"\n".join([*lines, b""]), columns, "json" if format_ == "json" else "csv")
-        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
-            return None
-        return rows if rows.num_rows == len(values) else None
+        return parse_messages(values, columns, "csv" if format_ == "csv" else "text" if format_ == "text" else "json")
 
     def _one(self, message: Any) -> pa.RecordBatch | None:
         """The row of one message; None if it is bad and bad messages are skipped. Raises SourceError if they are not."""
