@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
+from pyiceberg.table import Transaction
 
 from evenflow import sinks
 from evenflow.errors import OptionError, QueryError, SinkError
@@ -126,6 +127,61 @@ def test_of_two_that_commit_an_epoch_at_the_same_time_one_does(tmp_path: Path, f
     assert answers == [False]
     assert keys(sink) == [10, 20, 1000]
     assert commits(format_, sink) == [("r1", "2"), ("r1", "3")]
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_commit_of_iceberg_that_is_in_and_was_reported_as_failed(tmp_path: Path, others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nothing is deleted that the table needs. Method: the answer of the catalog is lost and the client, or a proxy, asks again by
+    itself, and so is told of a conflict with its own commit; somebody else may have committed behind it, too."""
+    sink = sink_at("iceberg", tmp_path)
+    (pair,) = begun(sink)
+    pair.epoch(1, 10)
+    pair.epoch(2, 20)
+    catalog = pair.files._table.catalog  # type: ignore[attr-defined]
+    commit, answers = catalog.commit_table, [1]
+
+    def twice(*given: Any) -> Any:
+        answer = commit(*given)
+        if answers:
+            answers.clear()
+            for key in range(others):
+                somebody_adds("iceberg", sink, 1000 + key)
+            return commit(*given)
+        return answer
+
+    monkeypatch.setattr(catalog, "commit_table", twice)
+    pair.epoch(3, 30)
+    assert not answers and keys(sink) == [10, 20, *range(1000, 1000 + others)]
+    pair.epoch(4, 40, last=True)
+    assert keys(sink) == [10, 20, 30, 40, *range(1000, 1000 + others)]
+    assert commits("iceberg", sink) == [("r1", str(epoch)) for epoch in (2, 3, 4)]
+
+
+def test_a_commit_of_iceberg_that_comes_second_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = sink_at("iceberg", tmp_path)
+    (pair,) = begun(sink)
+    pair.epoch(1, 10)
+    add, others = type(pair.files)._append, [1000]
+
+    def disturbed(files: TableFiles, epoch: int, parts: Any) -> bool:
+        if others:
+            somebody_adds("iceberg", sink, others.pop())
+            before = {file.name for file in tmp_path.rglob("*.avro")}
+            assert not add(files, epoch, parts)
+            assert {file.name for file in tmp_path.rglob("*.avro")} == before
+            return False
+        return add(files, epoch, parts)
+
+    monkeypatch.setattr(type(pair.files), "_append", disturbed)
+    with pytest.raises(SinkError, match="somebody else commits"):
+        pair.epoch(2, 20)
+    assert not others and keys(sink) == [1000]
+
+
+def test_a_pyiceberg_that_moves_commits_in_another_way_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(Transaction, "_rebuild_snapshot_updates")
+    with pytest.raises(SinkError, match=r"cannot be written with PyIceberg \d.*; install pyiceberg 0.12"):
+        sink_at("iceberg", tmp_path).prepare("r1", SCHEMA)
 
 
 def somebody_adds(format_: str, sink: Any, key: int) -> None:

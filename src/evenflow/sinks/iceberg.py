@@ -3,7 +3,7 @@
 Run and epoch are in the summary of the snapshot, and the run's last epoch is a property of the table, set in the same commit: snapshots
 expire, properties do not. A commit is on condition that the table is as it was when that property was read, so of two that add the same
 epoch one is refused, and looks up whether the epoch is there now. PyIceberg would add its files to a table that has changed, too (since
-0.12, unless `commit.retry.num-retries` is 0): that would add an epoch twice, so here it is told not to.
+0.12): that would add an epoch twice, so here that step of it is refused.
 """
 
 from __future__ import annotations
@@ -37,11 +37,28 @@ KEPT: Final[Mapping[str, str]] = {
     "commit.manifest-merge.enabled": "true",
 }  # fmt: skip
 """Properties of a table that is made: with a commit every few seconds, what only looks back would pile up otherwise."""
+LOOK_AGAIN: Final[Mapping[str, str]] = {
+    "commit.retry.num-retries": "1", "commit.retry.min-wait-ms": "0", "commit.retry.max-wait-ms": "0",
+    "commit.retry.total-timeout-ms": str(86_400_000),
+}  # fmt: skip
+"""For PyIceberg while it commits. Of a commit that it is told has failed it looks whether it is in all the same, but only before it tries
+again; without that look it deletes what belongs to the commit, which the table may need."""
 
 
 def client() -> Any:
     """The module `pyiceberg.catalog`. Raises QueryError if it is not installed."""
     return extra("pyiceberg.catalog", "an Iceberg table", "pyiceberg", "iceberg")
+
+
+MOVES: Final = "_rebuild_snapshot_updates"
+"""What PyIceberg calls its step that moves a commit onto the table as it is now."""
+
+
+def _not_moved() -> None:
+    """In its place."""
+    from pyiceberg.exceptions import CommitFailedException
+
+    raise CommitFailedException("somebody else has committed")
 
 
 def run_property(run: str) -> str:
@@ -125,6 +142,14 @@ class IcebergFiles(TableFiles):
         self._terms: tuple[Term, ...] = ()
 
     def _open(self) -> None:
+        import pyiceberg
+        from pyiceberg.table import Transaction
+
+        if not hasattr(Transaction, MOVES):
+            raise SinkError(
+                f"{self._name} cannot be written with PyIceberg {pyiceberg.__version__}, which moves commits in a way that is not known "
+                "here: an epoch could be there twice; install pyiceberg 0.12"
+            )
         self._table = self._target.catalog_of(self._options).load_table(self._target.table)
         self._terms = terms_of(self._table, self._name)
         root = f"{self._table.location()}/data"
@@ -147,9 +172,10 @@ class IcebergFiles(TableFiles):
         from pyiceberg.exceptions import CommitFailedException
 
         table, said = self._table, self._table.metadata
-        table.metadata = said.model_copy(update={"properties": {**said.properties, "commit.retry.num-retries": "0"}})
+        table.metadata = said.model_copy(update={"properties": {**said.properties, **LOOK_AGAIN}})
         try:
             transaction = table.transaction()
+            setattr(transaction, MOVES, _not_moved)
             transaction.set_properties({run_property(self._run): str(epoch)})
             paths = [f"{self._root}/{file.file}" for file in files]
             transaction.add_files(paths, {RUN: self._run, EPOCH: str(epoch)}, check_duplicate_files=False)
