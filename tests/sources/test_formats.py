@@ -223,6 +223,99 @@ def test_a_registry_says_what_each_message_was_written_with(read: Any) -> None:
             unknown.read(0, 100)
 
 
+def written(type_: Any, name: str = "t", **more: Any) -> dict[str, Any]:
+    return {"type": "record", "name": "O", "fields": [{"name": name, "type": type_, **more}]}
+
+
+def logical(name: str, type_: str = "long") -> dict[str, Any]:
+    return {"type": type_, "logicalType": name}
+
+
+T = datetime(2026, 9, 21, 13, 33, 20, 123_000, tzinfo=UTC)
+MILLIS = 1_789_997_600_123
+assert T.timestamp() * 1000 == MILLIS
+
+
+@pytest.mark.parametrize("declared", ["timestamp-millis", "timestamp-micros"])
+@pytest.mark.parametrize("null", [False, True])
+def test_a_time_has_the_unit_that_it_was_written_with(read: Any, declared: str, null: bool) -> None:
+    """Goal: a producer that moves to another unit moves no time. Method: both units, and none, mixed in one batch and alone."""
+    schemas, own = Schemas(), MILLIS if declared == "timestamp-millis" else MILLIS * 1000
+
+    def given(type_: Any) -> Any:
+        return ["null", type_] if null else type_
+
+    of = {
+        1: (written(given(logical("timestamp-millis"))), MILLIS), 2: (written(given(logical("timestamp-micros"))), MILLIS * 1000),
+        3: (written(given("long")), own), 4: (written("long", "gone"), 9),
+    }  # fmt: skip
+    schemas.by_number = {number: json.dumps(schema) for number, (schema, _) in of.items()}
+    plain = {number: written("long", schema["fields"][0]["name"]) for number, (schema, _) in of.items()}
+    head = b"\x02" if null else b""
+
+    def message(number: int) -> bytes:
+        (value,) = avro(plain[number], {plain[number]["fields"][0]["name"]: of[number][1]}, number=number)
+        assert value is not None
+        return value if number == 4 else value[:5] + head + value[5:]
+
+    default = {"default": None} if null else {"default": own}
+    reader_schema = json.dumps(written(given(logical(declared)), **default))
+    with served(schemas):
+        for numbers in ([1], [2], [2, 2], [1, 2, 3, 2, 1], [4, 2], [4]):
+            found = rows(read([message(number) for number in numbers], avro_schema=reader_schema, registry=schemas.url))
+            assert [row["t"] for row in found] == [None if null and number == 4 else T for number in numbers], numbers
+
+
+@pytest.mark.parametrize(
+    ("type_", "declared"),
+    [
+        (logical("date", "int"), logical("timestamp-millis")),
+        (logical("local-timestamp-millis"), logical("timestamp-millis")),
+        (logical("timestamp-nanos"), logical("timestamp-micros")),
+        (logical("time-micros"), ["null", logical("timestamp-micros")]),
+        ([logical("timestamp-micros"), "int", "null"], logical("timestamp-millis")),
+    ],
+)
+def test_a_time_of_another_kind_is_a_bad_message(read: Any, type_: Any, declared: Any) -> None:
+    schemas = Schemas()
+    schemas.by_number = {1: json.dumps(written(type_)), 2: json.dumps(written(logical("timestamp-micros")))}
+    (number,) = avro(written("long"), {"t": 20_000})
+    assert number is not None
+    bad = b"\0\0\0\0\x01" + (b"\0" if isinstance(type_, list) else b"") + number
+    with served(schemas):
+        reader = read([bad, b"\0\0\0\0\x02" + number], avro_schema=json.dumps(written(declared)), registry=schemas.url, bad_messages="skip")
+        assert [row["t"] for row in rows(reader)] == [datetime(1970, 1, 1, 0, 0, 0, 20_000, tzinfo=UTC)] and reader.bad_messages == 1
+
+
+def test_a_time_inside_of_a_record_is_as_it_was_written(read: Any) -> None:
+    def nested(unit: str) -> dict[str, Any]:
+        return written({"type": "record", "name": "In", "fields": [{"name": "at", "type": ["null", logical(unit)]}]})
+
+    schemas = Schemas()
+    schemas.by_number = {1: json.dumps(nested("timestamp-millis")), 2: json.dumps(nested("timestamp-micros"))}
+    values = [*avro(nested("timestamp-millis"), {"t": {"at": T}}, number=1), *avro(nested("timestamp-micros"), {"t": {"at": T}}, number=2)]
+    with served(schemas):
+        assert [row["t"] for row in rows(read(values, avro_schema=schemas.by_number[1], registry=schemas.url))] == [{"at": T}] * 2
+
+
+def test_uuids_are_texts(read: Any) -> None:
+    text = "12345678-1234-5678-1234-567812345678"
+    uuid = logical("uuid", "string")
+    fields = [{"name": "u", "type": uuid}, {"name": "all", "type": {"type": "array", "items": ["null", uuid]}},
+              {"name": "in", "type": {"type": "record", "name": "In", "fields": [{"name": "m", "type": {"type": "map", "values": uuid}}]}},
+              {"name": "raw", "type": {"type": "fixed", "name": "F", "size": 2, "logicalType": "uuid"}}]  # fmt: skip
+    schema = {"type": "record", "name": "O", "fields": fields}
+    value = {"u": text, "all": [None, text], "in": {"m": {"a": text}}, "raw": b"ab"}
+    schemas = Schemas()
+    schemas.by_number = {1: json.dumps(schema), 2: json.dumps({**schema, "doc": "other"})}
+    bare = json.loads(json.dumps(schema).replace(', "logicalType": "uuid"', ""))
+    with served(schemas):
+        values = [*avro(bare, value, number=1), *avro(bare, value, number=2)]
+        found = rows(read(values, avro_schema=json.dumps(schema), registry=schemas.url))
+        assert found == [{**value, "in": {"m": [("a", text)]}}] * 2
+    assert len(rows(read(avro(bare, value), avro_schema=json.dumps(schema)))) == 1
+
+
 def test_a_registry_that_is_down_is_waited_for(read: Any) -> None:
     schema = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}
     schemas = Schemas()

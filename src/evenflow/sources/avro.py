@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ LOGICAL: Final[Mapping[str, tuple[pa.DataType, pa.DataType]]] = {
     "local-timestamp-micros": (pa.timestamp("us"), pa.timestamp("us")),
 }
 """What the number of a logical type is, and what it is in a row."""
+MICROS: Final[Mapping[str, int]] = {"ms": 1000, "us": 1}
 
 
 def client() -> Any:
@@ -89,56 +91,83 @@ def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = 
     return _type(kind, names, what, above)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Writer:
+    """What some messages were written with. schema: as fastavro has it. times: what the numbers of columns with times and dates are; None
+    if they are of another kind than the column, such as days or local times, so that they mean no time of it."""
+
+    schema: Any
+    times: Mapping[str, pa.DataType | None]
+
+
 class AvroDecoder:
     """record: the schema that rows have. registry: where the schema of each message is looked up; None: all were written with `record`."""
 
     def __init__(self, text: str, columns: pa.Schema, registry: Registry | None) -> None:
         self._columns, self._registry = columns, registry
-        record = json.loads(text)
-        self._raw = {each["name"]: raw for each in record["fields"] if (raw := _raw_type(each["type"])) is not None}
-        self._reader = client().parse_schema(_plain(record))
-        self._writers: dict[int, Any] = {}
+        self._record = json.loads(text)
+        raw = {each["name"]: _raw_type(each["type"]) for each in self._record["fields"]}
+        self._raw = {name: type_ for name, type_ in raw.items() if type_ is not None}
+        self._own = Writer(client().parse_schema(_plain(self._record)), self._raw)
+        self._writers: dict[int, Writer] = {}
         self._read: Callable[..., Any] = client().schemaless_reader
-        self._text = text
 
     def rows(self, values: Sequence[bytes | None]) -> pa.RecordBatch | None:
         """A row per message; None if one of them is none. Raises RegistryAway, SourceError."""
         registered = [self._writer(value) for value in values]
         try:
-            found = []
+            found, own = [], self._own.schema
             for value, writer in zip(values, registered, strict=True):
                 if value is None or writer is None:
                     return None
                 message = io.BytesIO(value)
                 if self._registry is not None:
                     message.seek(HEAD_BYTES)
-                if writer is self._reader:
-                    found.append(self._read(message, self._reader))
+                if writer is self._own:
+                    found.append(self._read(message, own))
                 else:
-                    found.append(self._read(message, writer, self._reader))
+                    found.append(self._read(message, writer.schema, own))
                 if message.read(1):
                     return None
-            arrays = [self._column(column, [row[column.name] for row in found]) for column in self._columns]
+            arrays = [self._column(column, [row[column.name] for row in found], registered) for column in self._columns]
         except Exception:  # fastavro raises whatever comes of bytes that are something else.
             return None
         return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
 
-    def _column(self, column: pa.Field, values: list[Any]) -> pa.Array:
-        raw = self._raw.get(column.name)
-        return pa.array(values, column.type) if raw is None else pa.array(values, raw).cast(column.type)
+    def _column(self, column: pa.Field, values: list[Any], writers: Sequence[Writer | None]) -> pa.Array:
+        """Raises TypeError if one of the values is a number of another kind."""
+        if column.name not in self._raw:
+            return pa.array(values, column.type)
+        raws = {writer: writer.times[column.name] for writer in set(writers) if writer is not None}
+        if None in raws.values():
+            raise TypeError(f"{column.name} was written as another kind of time")
+        if len(set(raws.values())) == 1:
+            return pa.array(values, raws.popitem()[1]).cast(column.type)
+        micros = {writer: MICROS[raw.unit] for writer, raw in raws.items() if raw is not None}
+        return pa.array([None if v is None else v * micros[w] for v, w in zip(values, writers, strict=True) if w is not None], column.type)
 
-    def _writer(self, value: bytes | None) -> Any:
-        """The schema that a message was written with; None if it has none."""
+    def _writer(self, value: bytes | None) -> Writer | None:
+        """What a message was written with; None if it has no number of a schema."""
         if self._registry is None:
-            return self._reader
+            return self._own
         number = None if value is None else number_of(value)
         if number is None:
             return None
         if number not in self._writers:
-            text = self._registry.schema(number)
-            same = json.loads(text) == json.loads(self._text)
-            self._writers[number] = self._reader if same else client().parse_schema(_plain(json.loads(text)))
+            said = json.loads(self._registry.schema(number))
+            same = said == self._record
+            self._writers[number] = self._own if same else Writer(client().parse_schema(_plain(said)), self._times(said))
         return self._writers[number]
+
+    def _times(self, said: Any) -> dict[str, pa.DataType | None]:
+        """What the numbers in a writer's fields are, for the columns that have times. A column that it lacks has its default."""
+        fields = {each["name"]: each["type"] for each in said["fields"]} if isinstance(said, dict) and "fields" in said else {}
+        times: dict[str, pa.DataType | None] = {}
+        for each in self._record["fields"]:
+            if (raw := self._raw.get(each["name"])) is not None:
+                names = [name for name in (each["name"], *each.get("aliases", ())) if name in fields]
+                times[each["name"]] = _written(fields[names[0]], raw) if names else raw
+        return times
 
 
 def _raw_type(said: Any) -> pa.DataType | None:
@@ -149,17 +178,36 @@ def _raw_type(said: Any) -> pa.DataType | None:
     return LOGICAL[said["logicalType"]][0] if isinstance(said, dict) and said.get("logicalType") in LOGICAL else None
 
 
-def _plain(record: Any) -> Any:
-    """The schema of a record without logical types of times and dates at its top."""
-    if not isinstance(record, dict) or record.get("type") != "record":
-        return record
+def _written(said: Any, raw: pa.DataType) -> pa.DataType | None:
+    """What the number in a field of a writer is, for a column whose own numbers are `raw`: a plain number the same, else what the field
+    says if it is of that kind. None: of another kind, or of several."""
+    found = {_raw_type(each) if isinstance(each, dict) and "logicalType" in each else raw for each in _branches(said)}
+    if len(found) != 1 or (written := found.pop()) is None:
+        return None
+    times = pa.types.is_timestamp(raw) and pa.types.is_timestamp(written) and written.tz == raw.tz
+    return written if times or written == raw else None
 
-    def bare(said: Any) -> Any:
-        if isinstance(said, list):
-            return [bare(each) for each in said]
-        return said["type"] if isinstance(said, dict) and said.get("logicalType") in LOGICAL else said
 
-    return {**record, "fields": [{**each, "type": bare(each["type"])} for each in record["fields"]]}
+def _branches(said: Any) -> list[Any]:
+    return [each for each in said if each != "null"] if isinstance(said, list) else [said]
+
+
+def _plain(said: Any, level: int = 0) -> Any:
+    """The schema of a record without the logical types of times and dates at its top, and without those of UUIDs, which are texts here.
+
+    level: 0 of the record, 1 of its fields, 2 of what is inside of these.
+    """
+    if isinstance(said, list):
+        return [_plain(each, level) for each in said]
+    if not isinstance(said, dict):
+        return said
+    kind, logical = said.get("type"), said.get("logicalType")
+    if isinstance(kind, str) and (logical == "uuid" or (logical in LOGICAL and level < 2)):
+        return kind if kind != "fixed" else {name: each for name, each in said.items() if name != "logicalType"}
+    made = {name: _plain(each, 2) if name in ("type", "items", "values") else each for name, each in said.items()}
+    if kind == "record":
+        made["fields"] = [{**each, "type": _plain(each["type"], level + 1)} for each in said["fields"]]
+    return made
 
 
 __all__ = ["AvroDecoder", "columns_of", "record_of"]
