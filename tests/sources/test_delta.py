@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
@@ -106,6 +107,31 @@ def test_a_commit_between_two_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "table_at", beaten)
     assert [row["id"] for row in read(source)] == [0, 1, 2, 3]
     assert not coming
+
+
+def test_times_of_spark_are_of_utc_as_the_table_says(tmp_path: Path) -> None:
+    """Goal: the files of a Spark that writes INT96, which has no zone. Method: the table's own file, written again so."""
+    at = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+    zoned = pa.timestamp("us", "UTC")
+    inside = pa.struct([pa.field("at", zoned), pa.field("n", pa.int64())])
+    schema = pa.schema([("id", pa.int64()), ("at", zoned), ("all", pa.list_(zoned)), ("in", inside)])
+    given = [{"id": 1, "at": at, "all": [at], "in": {"at": at, "n": 1}}, {"id": 2, "at": None, "all": None, "in": None}]
+    write(tmp_path, pa.Table.from_pylist(given, schema), partition_by=[])
+    (file,) = tmp_path.glob("*.parquet")
+    pq.write_table(pq.read_table(file), file, use_deprecated_int96_timestamps=True, store_schema=False)
+    assert {found.type for found in pq.read_schema(file)} & {zoned} == set()
+    source = ef.sources.delta(tmp_path, follow=False)
+    assert [{name: row[name] for name in schema.names} for row in read(source)] == given
+    assert [row["at"] for row in read(source, only=("at",))] == [at, None]
+
+
+def test_a_time_without_a_zone_that_is_no_int96_is_another_column(tmp_path: Path) -> None:
+    write(tmp_path, rows(1), partition_by=[])
+    (file,) = tmp_path.glob("*.parquet")
+    table = pq.read_table(file)
+    pq.write_table(table.set_column(2, "at", table["at"].cast(pa.timestamp("us"))), file)
+    with pytest.raises(SchemaChanged, match="column 'at' is timestamp"):
+        read(ef.sources.delta(tmp_path, follow=False))
 
 
 def test_no_table(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,20 @@ def test_a_number_that_is_no_time_in_microseconds_is_an_error(tmp_path: Path, un
     path = write(tmp_path / "rows.arrow", pa.table({"t": pa.array([1, value])}))
     with pytest.raises(SourceError, match="'t': .* is no time in microseconds"):
         arrivals(sources.replay(str(path), "t", time_unit=unit).open(0, 1))
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_int96_is_no_nanoseconds(tmp_path: Path, declared: bool) -> None:
+    """Goal: times of Spark's older files, which nanoseconds do not hold. Method: at the top, and inside of a list and a structure."""
+    far = [datetime(9999, 12, 31, 23, 59, 59, 999_999), datetime(1000, 1, 1), datetime(2026, 1, 2, 3, 4, 5, 678_901), None]
+    inside = pa.struct([pa.field("at", pa.timestamp("us"))])
+    table = pa.table(
+        {"at": pa.array(far, pa.timestamp("us")), "all": pa.array([far] * 4), "in": pa.array([{"at": at} for at in far], inside)}
+    )
+    pq.write_table(table, tmp_path / "rows.parquet", use_deprecated_int96_timestamps=True, store_schema=False)
+    given = pa.schema([("at", pa.timestamp("us")), ("all", pa.list_(pa.timestamp("us"))), ("in", inside)]) if declared else None
+    read = read_all(sources.replay(str(tmp_path), speed=None, schema=given))
+    assert read.select(table.column_names).to_pylist() == table.to_pylist()
 
 
 def test_the_last_time_of_all_is_read(tmp_path: Path) -> None:

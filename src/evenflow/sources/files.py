@@ -212,6 +212,16 @@ def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(source)
 
 
+def parquet_file(file: Any) -> pq.ParquetFile:
+    """A Parquet file. Its INT96, in which Spark has long written times, are microseconds: nanoseconds would end in the year 2262."""
+    return pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
+
+
+def without_zones(type_: pa.DataType) -> pa.DataType:
+    """The type in Evenflow, whose times are of no zone."""
+    return _inside(plain_type(type_), lambda kind: pa.timestamp("us") if pa.types.is_timestamp(kind) else kind)
+
+
 def parquet_batches(
     file: str, schema: pa.Schema | None, groups: Callable[[int], bool], skip: Skip, only: Collection[str] | None
 ) -> Iterator[pa.RecordBatch]:
@@ -219,7 +229,7 @@ def parquet_batches(
 
     Row groups that are left out whole are not read, except the one with the last row left out: its time tells where a pace goes on.
     """
-    with pq.ParquetFile(opened(file)) as source:
+    with parquet_file(opened(file)) as source:
         if schema is not None:
             check_schema(file, source.schema_arrow, schema)
         chosen = [g for g in range(source.num_row_groups) if groups(g)]
@@ -304,7 +314,8 @@ def schema_of(file: str, format_: Format) -> pa.Schema:
         return PACKETS
     try:
         if format_ == "parquet":
-            return plain_schema(pq.read_schema(opened(file)))
+            with parquet_file(opened(file)) as source:
+                return plain_schema(source.schema_arrow)
         if format_ in ("csv", "tsv"):
             return plain_schema(delimited(file, format_, None).schema)
         return plain_schema(next(iter(raw_batches(file, format_, None, every_group, Skip()))).schema)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenflow.errors import EvenflowError, QueryError, SourceError
-from evenflow.sources.files import BATCH_ROWS, check_schema, conform, plain_type, wanted_of
+from evenflow.sources.files import BATCH_ROWS, check_schema, conform, parquet_file, plain_type, wanted_of, without_zones
 from evenflow.sources.settings import Settings, check_no_secrets
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared
@@ -111,19 +111,21 @@ class VersionsReader(Reader):
 
     def _rows(self, files: Sequence[DataFile], skip: int) -> Iterator[pa.RecordBatch]:
         for file in files:
-            with pq.ParquetFile(self._log.open(file.path)) as source:
+            with parquet_file(self._log.open(file.path)) as source:
                 rows = source.metadata.num_rows
                 if rows <= skip:
                     skip -= rows
                     continue
-                check_schema(file.path, with_values(source.schema_arrow.empty_table(), file.values, self._columns).schema, self._columns)
+                schema = with_zones(source, self._columns)
+                check_schema(file.path, with_values(schema.empty_table(), file.values, self._columns).schema, self._columns)
                 inside = wanted_of(source, self._wanted.names)
                 if inside == []:  # Rows have to be counted by something.
                     inside = source.schema_arrow.names[:1]
                 for raw in source.iter_batches(BATCH_ROWS, columns=inside):
                     cut = raw.slice(min(skip, raw.num_rows))
                     skip -= raw.num_rows - cut.num_rows
-                    whole = with_values(pa.Table.from_batches([cut]), file.values, self._wanted)
+                    zoned = pa.Table.from_batches([cut]).cast(pa.schema([schema.field(name) for name in raw.schema.names]))
+                    whole = with_values(zoned, file.values, self._wanted)
                     for batch in whole.combine_chunks().to_batches():
                         yield conform(batch, self._wanted)
 
@@ -179,6 +181,19 @@ class VersionsSource(Declared, Source):
     def to_json(self) -> dict[str, Any]:
         check_no_secrets(self.options, f"{self.option_owner} {self.named}")
         return super().to_json()
+
+
+def with_zones(source: pq.ParquetFile, columns: pa.Schema) -> pa.Schema:
+    """The columns of a file. Times of INT96, which has no zone, are of that which the table says: Spark writes all of UTC."""
+    found = source.schema_arrow.remove_metadata()
+    old = {leaf.path for leaf in map(source.schema.column, range(len(source.schema))) if leaf.physical_type == "INT96"}
+    for at, field in enumerate(found) if old else ():
+        said = columns.field(field.name).type if field.name in columns.names else field.type
+        if any(path == field.name or path.startswith(f"{field.name}.") for path in old) and without_zones(field.type) == without_zones(
+            said
+        ):
+            found = found.set(at, pa.field(field.name, said))
+    return found
 
 
 def with_position(columns: pa.Schema) -> pa.Schema:
