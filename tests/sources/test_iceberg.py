@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
@@ -60,6 +62,72 @@ def test_a_table_and_what_is_added_from_any_place(table: Any, options: dict[str,
         assert [row["id"] for row in read(source, skip=places[at] + 1, most=3)] == [row["id"] for row in whole[at + 1 :]]
     for of in (1, 3):
         assert sorted(row["id"] for part in range(of) for row in read(empty, partition=part, of=of)) == list(range(60))
+
+
+VALUES: dict[str, Any] = {
+    "day": date(1969, 7, 20), "text": "a/b %", "at": datetime(2026, 1, 2, 3, 4, 5, 6, UTC), "local": datetime(1960, 1, 2, 3, 4, 5, 6),
+    "price": Decimal("-1.50"), "yes": True, "n": -7, "empty": "", "none": None, "data": b"ab",
+}  # fmt: skip
+TYPES: dict[str, pa.DataType] = {
+    "day": pa.date32(), "text": pa.string(), "at": pa.timestamp("us", "UTC"), "local": pa.timestamp("us"), "price": pa.decimal128(9, 2),
+    "yes": pa.bool_(), "n": pa.int32(), "empty": pa.string(), "none": pa.string(), "data": pa.binary(),
+}  # fmt: skip
+
+
+def take_over(table: Any, path: Path, rows: pa.Table, values: list[Any]) -> None:
+    """As Spark's procedures take files of Hive over, which have no columns for what is in the names of their folders."""
+    manifest, typedef = pytest.importorskip("pyiceberg.manifest"), pytest.importorskip("pyiceberg.typedef")
+    pq.write_table(rows, path)
+    with table.transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(
+            manifest.DataFile.from_args(
+                content=manifest.DataFileContent.DATA, file_path=f"file://{path}", file_format=manifest.FileFormat.PARQUET,
+                partition=typedef.Record(*values), record_count=rows.num_rows, file_size_in_bytes=path.stat().st_size, column_sizes={},
+                value_counts={}, null_value_counts={}, nan_value_counts={}, lower_bounds={}, upper_bounds={}, spec_id=table.spec().spec_id,
+            )
+        )  # fmt: skip
+
+
+def test_files_that_were_taken_over_have_the_values_of_their_folders(tmp_path: Path, options: dict[str, str]) -> None:
+    """Goal: what is read is what PyIceberg's own scan reads. Method: such files at once and followed, beside one of Iceberg's, and another
+    way to divide the table in between."""
+    catalog = catalogs.load_catalog("default", **options)
+    catalog.create_namespace("shop")
+    schema = pa.schema([("id", pa.int64()), *TYPES.items()])
+    names = [{"field-id": at + 1, "names": [name]} for at, name in enumerate(schema.names)]
+    table = catalog.create_table("shop.rows", schema, properties={"schema.name-mapping.default": json.dumps(names)})
+    with table.update_spec() as spec:
+        for name in TYPES:
+            spec.add_identity(name)
+        spec.add_field("id", pytest.importorskip("pyiceberg.transforms").BucketTransform(4), "id_bucket")
+    micros = {name: (VALUES[name].replace(tzinfo=None) - datetime(1970, 1, 1)) // timedelta(microseconds=1) for name in ("at", "local")}
+    raw = {**VALUES, "day": -165, **micros}
+    take_over(table, tmp_path / "a.parquet", pa.table({"id": pa.array([1, 2], pa.int64())}), [*raw.values(), 3])
+    source = ef.sources.iceberg("shop.rows", options=options)
+    take_over(table, tmp_path / "b.parquet", pa.table({"id": pa.array([3], pa.int64())}), [*raw.values(), 3])
+    with table.update_spec() as spec:
+        for name in TYPES:
+            if name != "day":
+                spec.remove_field(name)
+    rest = pa.table({"id": pa.array([4], pa.int64()), **{name: pa.array([VALUES[name]], TYPES[name]) for name in TYPES if name != "day"}})
+    take_over(table, tmp_path / "c.parquet", rest, [raw["day"], 3])
+    found = [{name: row[name] for name in schema.names} for row in read(source)]
+    assert found == [{"id": id_, **VALUES} for id_ in (1, 2, 3, 4)]
+    scanned = table.scan().to_arrow().select(schema.names).to_pylist()
+    assert sorted(scanned, key=lambda row: row["id"]) == found
+    assert [row["day"] for row in read(source, only=("day",))] == [VALUES["day"]] * 4
+
+
+def test_a_table_whose_older_files_have_a_default(table: Any, options: dict[str, str]) -> None:
+    """Goal: it is refused, since such a column would be read as null. Method: in the metadata, since PyIceberg writes no format 3."""
+    table.append(rows(1))
+    path = Path(table.metadata_location.removeprefix("file://"))
+    said = json.loads(path.read_text())
+    said["format-version"], said["next-row-id"] = 3, 10
+    said["schemas"][-1]["fields"][-1]["initial-default"] = "none"
+    path.write_text(json.dumps(said))
+    with pytest.raises(SourceError, match="text has a default for files that are older than it"):
+        ef.sources.iceberg("shop.rows", options=options)
 
 
 def with_a_column(table: Any) -> None:

@@ -35,6 +35,7 @@ def table_of(name: str, catalog: str, options: Settings) -> Any:
     try:
         table = library.load_catalog(catalog, **dict(options)).load_table(name)
         version, schemas = table.format_version, table.schemas().values()
+        defaults = [column.name for column in table.schema().fields if column.initial_default is not None]
     except Exception as error:  # Of whatever catalog it is.
         raise SourceError(f"cannot read {shown}: {type(error).__name__}: {error}") from error
     if version < 2:
@@ -42,6 +43,9 @@ def table_of(name: str, catalog: str, options: Settings) -> Any:
     named = {(column.field_id, column.name) for schema in schemas for column in schema.fields}
     if len(named) > min(len({number for number, _ in named}), len({name_ for _, name_ in named})):
         raise SourceError(f"{shown}: columns were renamed, or made again under an old name; read it through Spark, with flow.from_spark")
+    if defaults:
+        advice = "write these files again, or read it through Spark, with flow.from_spark"
+        raise SourceError(f"{shown}: {defaults[0]} has a default for files that are older than it, which cannot be read here; {advice}")
     return table
 
 
@@ -75,7 +79,20 @@ class IcebergLog:
         tasks = list(self._table.scan(snapshot_id=self._source.snapshot).plan_files())
         if any(task.delete_files for task in tasks):
             raise SourceError(f"{self.name} has files of deleted rows, which cannot be read here; compact it, or read it through Spark")
-        return [DataFile(task.file.file_path, {}) for task in tasks]
+        return [self._file(task.file, task.file.spec_id) for task in tasks]
+
+    def _file(self, file: Any, spec: int) -> DataFile:
+        """With the values of the columns by which the table is divided: files that were taken over from Hive do not have these columns."""
+        schema, values = self._table.schema(), dict[str, str | None]()
+        for at, by in enumerate(self._table.specs()[spec].fields):
+            name, value = schema.find_column_name(by.source_id), file.partition[at]
+            if name is None or str(by.transform) != "identity":
+                continue
+            if isinstance(value, bytes):  # Others than texts cannot be said so, which is an error where they are needed.
+                values[name] = value.decode(errors="surrogateescape")
+            else:
+                values[name] = None if value is None else by.transform.to_human_string(schema.find_type(by.source_id), value)
+        return DataFile(file.file_path, values)
 
     def _snapshot(self, number: int) -> Any:
         """The snapshot with that number; () if there is none of that number in the table's history, None if there is not yet."""
@@ -114,12 +131,13 @@ class IcebergLog:
                 f"{self.name} has other columns from snapshot {number} on: {', '.join(f'{f.name} {f.type}' for f in now)}. Start a "
                 "dataflow with these, at a location of its own"
             )
-        found = []
+        found = list[DataFile]()
         for manifest in snapshot.manifests(self._table.io):
             if manifest.added_snapshot_id == snapshot.snapshot_id:
                 entries = manifest.fetch_manifest_entry(self._table.io, discard_deleted=True)
-                found += [entry.data_file.file_path for entry in entries if entry.snapshot_id == snapshot.snapshot_id]
-        return [DataFile(path, {}) for path in found]
+                new = [entry.data_file for entry in entries if entry.snapshot_id == snapshot.snapshot_id]
+                found += [self._file(file, manifest.partition_spec_id) for file in new]
+        return found
 
 
 @dataclass(frozen=True)
