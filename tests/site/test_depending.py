@@ -49,7 +49,7 @@ class Sessions:
         self.totals = SessionWindowAggregate(SCHEMA, ("k",), (call,), window=SessionWindow("ts", GAP))
         self.gate = Gate(self.totals.schemas[0], ("k",), Keys(("k",), "ts"), GAP)
         self.facts = Facts.of([self.totals, self.gate])
-        self.tick, self.history, self.came = Tick(done, 0, NO_WATERMARK, watermark), History(), dict[int, list[tuple[int, ...]]]()
+        self.tick, self.history, self.came = Tick(done, 0, NO_WATERMARK, watermark), History(done), dict[int, list[tuple[int, ...]]]()
 
     def run(self, through: int) -> None:
         for number in range(self.tick.epoch + 1, through + 1):

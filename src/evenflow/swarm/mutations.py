@@ -341,7 +341,12 @@ MUTATIONS: Final = (
         "self.feeding.unreachable.discard(event.peer)",
     ),
     Mutation("a successor leads in the old term", "coordinator.leaders:Leaders.successors", "after.number)", "leader.since)"),
-    Mutation("a successor reads from the last epoch that is out", "site.effects:Effects._take_roles", "log.taken)", "log.taken_done)"),
+    Mutation(
+        "a successor reads from the last epoch that is out",
+        "site.effects:Effects._take_roles",
+        "self.open_source(*key, log.taken,",
+        "self.open_source(*key, log.taken_done,",
+    ),
     Mutation(
         "copied partitions come without their kept frames",
         "site.cohort:Cohort.absorb",

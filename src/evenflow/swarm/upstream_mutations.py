@@ -24,9 +24,9 @@ UPSTREAM: Final = (
     ),
     Mutation(
         "a state reaches back to nothing",
-        "site.depending:Depending._oldest",
-        "tick.watermark - reach - self._ahead[cohort.segment.id]",
-        "tick.watermark",
+        "site.depending:oldest_needed",
+        "return tick.watermark - reach - ahead_us",
+        "return tick.watermark",
         needs=upstream,
     ),
     Mutation(
