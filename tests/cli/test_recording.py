@@ -32,7 +32,7 @@ class Running:
 
 def test_a_line_a_second_and_the_rest_at_the_end_are_all_there_was(tmp_path: Path) -> None:
     run, path = Running(), tmp_path / "statistics.json"
-    recording = Recording(path)
+    recording = Recording(path, print)
     for quarter in range(11):
         run.go_on()
         recording.step(run, quarter / 4)
@@ -46,7 +46,7 @@ def test_a_line_a_second_and_the_rest_at_the_end_are_all_there_was(tmp_path: Pat
 def test_nothing_new_is_no_line(tmp_path: Path) -> None:
     run, path = Running(), tmp_path / "statistics.json"
     path.write_text("of an earlier run")
-    recording = Recording(path)
+    recording = Recording(path, print)
     recording.write(run)
     run.go_on()
     recording.write(run)
@@ -56,13 +56,13 @@ def test_nothing_new_is_no_line(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter, match="cannot be written: No such file or directory"):
-        Recording(tmp_path / "nowhere" / "statistics.json")
+        Recording(tmp_path / "nowhere" / "statistics.json", print)
 
 
 def test_what_is_told_to_those_who_watch_is_recorded_and_read(tmp_path: Path) -> None:
     path, told = tmp_path / "run.jsonl", stream(4.0, kill_s=1.2)
     path.write_text("of an earlier run")
-    recorder = Recorder(path)
+    recorder = Recorder(path, print)
     recorder.step()  # Before the engine is there nothing is.
     heard: list[tuple[int, int]] = []
 
@@ -81,4 +81,4 @@ def test_what_is_told_to_those_who_watch_is_recorded_and_read(tmp_path: Path) ->
 
 def test_a_recording_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(typer.BadParameter, match="cannot be written: No such file or directory"):
-        Recorder(tmp_path / "nowhere" / "run.jsonl")
+        Recorder(tmp_path / "nowhere" / "run.jsonl", print)

@@ -77,7 +77,7 @@ class BareEngine(ef.Engine):
         if self._coordinator is not None:
             for run in self._runs:
                 if run.is_active:
-                    run.stop(timeout_s=5.0)
+                    run._stop(drain=False, timeout_s=5.0, willed=self._willed)
             self._coordinator.dismiss("the engine has been stopped")
             for process in self._processes:
                 process.wait(30.0)

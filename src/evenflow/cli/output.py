@@ -47,13 +47,37 @@ def error_object(error: BaseException) -> dict[str, Any]:
     return described
 
 
+class Aside(Console):
+    """Standard error. Nothing ends because its reader is gone or its disk full: what it does not take is lost."""
+
+    def __init__(self) -> None:
+        super().__init__(stderr=True)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        try:
+            super().print(*objects, **options)
+        except OSError:
+            self._lose()
+
+    def on_broken_pipe(self) -> None:
+        """Rich's own closes standard output and leaves the process."""
+        self._lose()
+
+    def _lose(self) -> None:
+        """What waits to be written: it would come again before the next line."""
+        self.quiet = True
+        with self:
+            pass
+        self.quiet = False
+
+
 class Output:
     """The two streams of one command. out: for people, where results go. err: what is under way, and errors."""
 
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
-        self.err = Console(stderr=True)
-        self.out = self.err if as_json else Console()
+        self.err = Aside()
+        self.out: Console = self.err if as_json else Console()
         self._object: dict[str, Any] | list[Any] | None = None
         self._stdout = -1
         self._python_stdout = sys.stdout

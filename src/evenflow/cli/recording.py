@@ -22,12 +22,35 @@ class Told(Protocol):
     def statistics_since(self, seen: int = 0) -> tuple[Statistics, int]: ...
 
 
-class Recording:
-    """path: overwritten at once, so that a file that cannot be written is known before Spark takes its time to start."""
+class Beside:
+    """A file that grows beside a run, which goes on without it: when it takes no more that is said once, and nothing is added any more, so
+    that at most its last line is cut. path: overwritten at once, so that a file that cannot be written is known before Spark takes its time
+    to start. say: where that is said."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._seen, self._next_s = path, 0, 0.0
-        _empty(path, "--statistics")
+    def __init__(self, path: Path, option: str, say: Callable[[str], None]) -> None:
+        self._path, self._option, self._say = path, option, say
+        self.full = False
+        try:
+            path.write_text("", encoding="utf-8")
+        except OSError as error:
+            raise typer.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint=option) from None
+
+    def add(self, lines: bytes) -> None:
+        if self.full:
+            return
+        try:
+            with self._path.open("ab") as file:
+                file.write(lines)
+        except OSError as error:
+            self.full = True
+            self._say(f"{self._option}: {self._path} takes no more: {error.strerror or error}; the run goes on without it")
+
+
+class Recording:
+    """Statistics. path, say: see `Beside`."""
+
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+        self._file, self._seen, self._next_s = Beside(path, "--statistics", say), 0, 0.0
 
     def step(self, run: Told, now_s: float) -> None:
         """Write a line if it is time to."""
@@ -39,17 +62,15 @@ class Recording:
         """What is new, if anything is."""
         statistics, self._seen = run.statistics_since(self._seen)
         if statistics.sites:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(statistics.to_json() + "\n")
+            self._file.add(f"{statistics.to_json()}\n".encode())
 
 
 class Recorder:
-    """Scenes and readings of an engine: see `evenflow.monitor.recorded`. path: overwritten at once."""
+    """Scenes and readings of an engine: see `evenflow.monitor.recorded`. path, say: see `Beside`."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._scene, self._reading = path, 0, 0
+    def __init__(self, path: Path, say: Callable[[str], None]) -> None:
+        self._file, self._scene, self._reading = Beside(path, "--record", say), 0, 0
         self._news: News | None = None
-        _empty(path, "--record")
 
     def begin(self, news: News) -> None:
         """The engine is there."""
@@ -57,15 +78,7 @@ class Recorder:
 
     def step(self) -> None:
         """Write what is new, if anything is."""
-        if self._news is not None:
+        if self._news is not None and not self._file.full:
             self._scene, self._reading, texts = self._news(self._scene, self._reading)
             if texts:
-                with self._path.open("ab") as file:
-                    file.write(b"".join([text + b"\n" for text in texts]))
-
-
-def _empty(path: Path, option: str) -> None:
-    try:
-        path.write_text("", encoding="utf-8")
-    except OSError as error:
-        raise typer.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint=option) from None
+                self._file.add(b"".join([text + b"\n" for text in texts]))

@@ -124,8 +124,8 @@ def run(
     if not flow.takes_spark:
         cutting.apply(flow.build())  # Mistakes in the query show before Spark takes its time to start.
     master = master_for(sites, spares, settings) if master is None else master
-    recording = None if statistics is None else Recording(statistics)
-    recorder = None if record is None else Recorder(record)
+    recording = None if statistics is None else Recording(statistics, output.say)
+    recorder = None if record is None else Recorder(record, output.say)
     request = Request(
         file.stem,
         master,

@@ -234,11 +234,11 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
 
     with embedded(request, output) as spark:
         flow = None if request.patient else request.build(spark)
-        with _waiting(output, f"placing {request.sites + request.spares} sites on executors"):
-            options: dict[str, Any] = {"balance": request.balance, "place_timeout_s": PLACE_TIMEOUT_S, **request.settings.engine}
-            engine = Engine(spark, sites=request.sites, spares=request.spares, replicas=request.replicas, **options)
-            engine.__enter__()
-        try:
+        with contextlib.ExitStack() as held:
+            with _waiting(output, f"placing {request.sites + request.spares} sites on executors"):
+                options: dict[str, Any] = {"balance": request.balance, "place_timeout_s": PLACE_TIMEOUT_S, **request.settings.engine}
+                engine = Engine(spark, sites=request.sites, spares=request.spares, replicas=request.replicas, **options)
+                held.enter_context(engine)
             flow = request.build(spark) if flow is None else flow
             page = _open_control(engine, output, ui=output.out.is_terminal if request.ui is None else request.ui, kills=request.kills)
             with standing_by(output, request.standby) as watch:
@@ -268,8 +268,6 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
             if request.strike is not None:
                 request.strike.finish()
             return run.numbers(), run.events(), stopped
-        finally:
-            engine.__exit__(None, None, None)
 
 
 def _open_control(engine: Any, output: Output, *, ui: bool = False, kills: Kills | None = None) -> UiProcess | None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from evenflow.availability.choosing import check_alike, modes_of
 from evenflow.availability.durability import Durability, check_durability, chosen, durability_named
@@ -36,7 +36,7 @@ from evenflow.world.locations.versions import Drawn
 from evenflow.world.spark.bridge.ingest import Ingest, ingesting
 from evenflow.world.spark.bridge.spooling import spooled
 from evenflow.world.spark.bridge.streamed import Spooler, spooling
-from evenflow.world.spark.cluster.interrupts import heeded
+from evenflow.world.spark.cluster.interrupts import ENDING, heeded
 from evenflow.world.spark.cluster.leftovers import clear
 from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
 from evenflow.world.spark.driver import control_client
@@ -70,6 +70,10 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.ui_process import UiProcess
 
 log = logging.getLogger("evenflow")
+
+
+IN_ORDER: Final = (None, 0, *(128 + number for number in ENDING))
+"""What a program leaves with that has done what it should, or that was asked to end."""
 
 
 class Engine(Begins, EngineDisplay, ProfiledSites):
@@ -123,7 +127,7 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._willed = error is None or not isinstance(error, Exception)  # A program that fails is no person who stops it.
+        self._willed = not _failed(error)
         self.stop()
 
     @heeded()
@@ -446,3 +450,8 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
             elif not self._coordinator.enough(self.sites):
                 self._placement.ensure(self.sites)
             return self._coordinator
+
+
+def _failed(error: BaseException | None) -> bool:
+    """It is a program that fails, and no person who stops it."""
+    return isinstance(error, Exception) or (isinstance(error, SystemExit) and error.code not in IN_ORDER)
