@@ -470,7 +470,7 @@ def as_one(output: Output) -> dict[int, list[Any]]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-@settings(max_examples=examples(2, 20), **DRAWN)
+@settings(max_examples=examples(1, 20), **DRAWN)
 @given(
     seed=st.integers(0, 1 << 20),
     placement=st.lists(st.integers(0, 2), min_size=PARTITIONS, max_size=PARTITIONS),
@@ -491,7 +491,7 @@ def test_where_a_partition_lives_is_invisible(
 
 
 @pytest.mark.parametrize("case", ANY_CUT, ids=lambda case: case.name)
-@settings(max_examples=examples(2, 20), **DRAWN)
+@settings(max_examples=examples(1, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), joined=st.lists(st.booleans(), min_size=EPOCHS, max_size=EPOCHS))
 def test_how_the_input_is_cut_is_invisible(case: Case, seed: int, joined: list[bool]) -> None:
     epochs = case.epochs(seed)
@@ -537,7 +537,7 @@ def test_equal_states_have_equal_bytes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", FEWER, ids=lambda case: case.name)
-@settings(max_examples=examples(2, 20), **DRAWN)
+@settings(max_examples=examples(1, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 2), moved=st.integers(0, PARTITIONS - 1))
 def test_a_partition_is_at_home_where_others_were_and_are_dropped(case: Case, seed: int, cut: int, moved: int) -> None:
     """One partition is installed beside the others, which then leave; one of those comes back later. Nobody leaves a trace."""
@@ -577,7 +577,7 @@ BY_KEY = one_in(2, BY_KEY) + one_in(11, [case for case in NESTED_OPERATORS if no
 
 
 @pytest.mark.parametrize("case", BY_KEY, ids=lambda case: case.name)
-@settings(max_examples=examples(2, 20), **DRAWN)
+@settings(max_examples=examples(1, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 1), before=st.integers(1, PARTITIONS), after=st.integers(1, PARTITIONS))
 def test_how_many_partitions_there_are_is_invisible(case: Case, seed: int, cut: int, before: int, after: int) -> None:
     """Their ranges change after an epoch; each key's rows stay as they are. Whoever gets the state by a copy afterwards has the same."""

@@ -191,6 +191,7 @@ def test_planted_bugs_show(bug: Mutation, scenario: Any) -> None:
         scenario()
 
 
+@pytest.mark.conformance
 def test_that_turns_are_never_over_shows() -> None:
     with planted(TURNS), pytest.raises((AssertionError, EvenflowError)):
         test_bases_move_on_when_state_has_been_on_disk(sessions)
