@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Final, Literal
 import pyarrow as pa
 
 from evenflow.errors import QueryError, SinkError, TypeMismatch, UnknownColumn
-from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, with_note
+from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, replaced, with_note
 from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.stream.declared import Declared, May
@@ -111,10 +111,7 @@ class KafkaWriter(Writer):
         (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
         noted = int(done.metadata or 0) if self._generation else 0
         if noted > self._generation:
-            raise SinkError(
-                f"kafka sink {self._sink.topic} is written by a later generation than {self._generation} of run {self._run}: another "
-                "driver has taken this one's place, or the checkpoint location was put back to an earlier time"
-            )
+            raise replaced(f"kafka sink {self._sink.topic}", self._generation, self._run)
         last: int = max(0, done.offset) if noted == self._generation else 0
         return last
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
+from evenflow.errors import SinkError
 from evenflow.sources.description import description_to_json
 from evenflow.stream.declared import May, whole
 
@@ -85,6 +86,14 @@ class Appender(ABC):
     def close(self) -> None:
         """Give everything back. May be called twice."""
         return
+
+
+def replaced(sink: str, generation: int, run: str) -> SinkError:
+    """What a writer says that belongs to an earlier generation of a run than the one that writes by now. run: without a generation."""
+    return SinkError(
+        f"{sink} is written by a later generation than {generation} of run {run}: another driver has taken this one's place, or the "
+        "checkpoint location was put back to an earlier time"
+    )
 
 
 def with_note(digest: int, whose: str) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, QueryError, SinkError, TypeMismatch, UnknownColumn
-from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, with_note
+from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, replaced, with_note
 from evenflow.sources.database import (
     ADDRESS,
     Address,
@@ -190,10 +190,7 @@ class TableWriter(Writer):
         )  # fmt: skip
 
     def _replaced(self) -> SinkError:
-        return SinkError(
-            f"{self._sink} is written by a later generation than {self._generation} of run {run_of(self._run)}: another driver has taken "
-            "this one's place, or the checkpoint location was put back to an earlier time"
-        )
+        return replaced(str(self._sink), self._generation, run_of(self._run))
 
     def _put(self, batch: pa.RecordBatch) -> None:
         """The rows of an epoch, in the transaction that is open."""
