@@ -35,6 +35,15 @@ def dataflow():
     return flow
 """
 
+ENDLESS = """\
+import evenflow as ef
+
+def dataflow():
+    flow = ef.Dataflow("endless")
+    flow.source(ef.sources.packets(rate=1000), name="packets").to(ef.sinks.discard())
+    return flow
+"""
+
 
 @pytest.fixture
 def mark() -> str:
@@ -91,6 +100,28 @@ def test_everything_is_killed_and_the_next_driver_goes_on(mark: str) -> None:
     compared = found["compared"]
     assert compared["rows"] > 1_000 and (compared["lost"], compared["repeated"], compared["wrong"]) == (0, 0, 0)
     assert "kill -9 of all executors, of Spark's JVM and of the driver" in err
+
+
+@pytest.mark.conformance
+def test_a_killed_jvm_is_code_3_in_a_sentence_and_nothing_is_left(mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    path = tmp_path / "endless_flow.py"
+    path.write_text(ENDLESS)
+    process = start(mark, "run", str(path))
+    assert process.stderr is not None
+    for line in process.stderr:
+        if re.search(r" in [1-9]", line):
+            break
+    [jvm] = [pid for pid in marked(MARK, mark) if child_of(process.pid, pid) and Path(f"/proc/{pid}/comm").read_text() == "java\n"]
+    os.kill(jvm, signal.SIGKILL)
+    found, err = finish(process, mark, 3)
+    assert found["error"]["type"] == "PartitionsLost", found
+    assert "unexpected error" not in err and "py4j" not in err
+    assert [path.name for path in tmp_path.rglob("*") if path.name.startswith("evenflow-session-") or path.suffix == ".json"] == []
+
+
+def child_of(parent: int, pid: int) -> bool:
+    return f"PPid:\t{parent}\n" in Path(f"/proc/{pid}/status").read_text()
 
 
 @pytest.mark.conformance

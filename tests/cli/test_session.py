@@ -31,6 +31,19 @@ try:
 except KeyboardInterrupt:
     sys.exit(130)
 """
+WITHOUT_ITS_JVM = """\
+from pyspark import SparkContext
+from evenflow.world.spark.cluster.session import embedded_session, stop_session
+for death in (True, False):
+    spark = embedded_session("local[1]", "test", sites_only=True)
+    try:
+        print(spark.sparkContext.defaultParallelism, flush=True)
+        if death:
+            SparkContext._gateway.proc.kill()
+            SparkContext._gateway.proc.wait()
+    finally:
+        stop_session(spark)
+"""
 
 
 def test_a_spark_master_that_nobody_answers_for() -> None:
@@ -89,10 +102,10 @@ def test_a_marked_process_is_found_and_ended_even_if_it_does_not_want_to() -> No
     child.communicate()
 
 
-def session_process(mark: str) -> subprocess.Popen[str]:
+def session_process(mark: str, program: str = SESSION) -> subprocess.Popen[str]:
     environment = {**os.environ, "EVENFLOW_TEST": mark, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen(
-        [sys.executable, "-W", "ignore", "-c", SESSION], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-W", "ignore", "-c", program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
 
 
@@ -117,3 +130,19 @@ def test_nothing_is_left_of_a_session(moment: str, tmp_path: Path, monkeypatch: 
     assert marked("EVENFLOW_TEST", mark) == [] and marked(MARK, mark) == []
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith("evenflow-")] == []
     assert tempfile.gettempdir()  # The directory of this process is another one.
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_session_whose_jvm_was_killed_leaves_nothing_and_makes_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody answers at its end. The next session of the process has a JVM of its own."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    mark = uuid.uuid4().hex
+    process = session_process(mark, WITHOUT_ITS_JVM)
+    try:
+        out, _ = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (0, "1\n1\n")
+    assert marked("EVENFLOW_TEST", mark) == []
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("evenflow-")] == []

@@ -21,7 +21,7 @@ def test_the_driver_and_every_executor_have_it(spark: Any) -> None:
     assert found is not None, "make setup makes it"
     archive = found[0].split()[0].partition("=")[2]
     mapped = 0
-    for process in marked(MARK, session._started[spark.sparkContext.applicationId].mark):
+    for process in marked(MARK, session._started[spark.sparkContext].mark):
         with contextlib.suppress(FileNotFoundError):  # It has ended meanwhile.
             mapped += archive in Path(f"/proc/{process}/maps").read_text()
     assert mapped == 5, "a driver and four executors"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import re
 import signal
@@ -31,8 +32,10 @@ from evenflow.world.spark.cluster.leftovers import MARK, SESSION, clear
 from evenflow.world.spark.cluster.processes import end_marked
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+log = logging.getLogger("evenflow")
 PROBE_TIMEOUT_S: Final = 3.0
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 15.0
@@ -74,8 +77,8 @@ class Embedded:
         self.owned.remove()
 
 
-_started: dict[str, Embedded] = {}
-"""By the application id of the session."""
+_started: dict[SparkContext, Embedded] = {}
+"""What belongs to which. The context itself is asked nothing: its JVM may be dead."""
 
 
 def embedded_session(
@@ -112,23 +115,30 @@ def embedded_session(
         # PySpark replaces the handler of Ctrl-C by one that cancels all jobs, which would tear the sites away under their engine.
         if handler is not None:
             signal.signal(signal.SIGINT, handler)
-    _started[spark.sparkContext.applicationId] = embedded
+    _started[spark.sparkContext] = embedded
     return spark
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop the session and the JVM behind it. Returns when no process and no file of it is left, at most after some 20 s.
+    """Stop the session and the JVM behind it. Returns when no process and no file of it is left, at most after some 20 s, whether or not
+    the JVM answers or lives.
 
     Ctrl-C is ignored meanwhile, and so is whoever asks politely for the end. A session that `embedded_session` did not
     start is only stopped.
     """
-    context = spark.sparkContext
-    embedded = _started.pop(context.applicationId, None) if context._jsc is not None else _only_started()
+    embedded = _started.pop(spark.sparkContext, None)
     with _undisturbed():
         # In a thread of its own, since an interrupt may have left this thread's connection to the JVM in the middle of an answer.
-        _within(STOP_TIMEOUT_S, spark.stop)
-        if embedded is not None:
-            _within(STOP_TIMEOUT_S / 3, _shut_gateway)
+        if embedded is None:
+            _within(STOP_TIMEOUT_S, spark.stop)
+            return
+        try:
+            for step, timeout_s in ((spark.stop, STOP_TIMEOUT_S), (_shut_gateway, STOP_TIMEOUT_S / 3)):
+                try:
+                    _within(timeout_s, step)
+                except Exception as error:  # Nobody is there to be asked. It has ended, or is made to.
+                    log.info("Spark's JVM has not stopped in order: %s", error)
+        finally:
             _forget_gateway()
             embedded.discard()
 
@@ -298,11 +308,6 @@ def _tail(path: Path, lines: int = 12) -> str:
 # ---------------------------------------------------------------- stop
 
 
-def _only_started() -> Embedded | None:
-    """A context that somebody has stopped has no id any more; there is only one per process."""
-    return _started.popitem()[1] if _started else None
-
-
 def _shut_gateway() -> None:
     from pyspark import SparkContext
 
@@ -324,7 +329,7 @@ def _forget_gateway() -> None:
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
 
 
 def _within(timeout_s: float, step: Callable[[], None]) -> bool:
