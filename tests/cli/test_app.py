@@ -178,6 +178,16 @@ def test_an_unreachable_master_is_code_3_within_seconds(network: str, capfd: pyt
     assert error["type"] == "ClusterError" and "127.0.0.1:1" in error["message"] and "local-cluster" in error["message"]
 
 
+def test_a_report_that_is_no_json_is_an_error_and_still_one_object(
+    network: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A bug, but whoever reads standard output gets what is promised."""
+    monkeypatch.setattr("evenflow.cli.plan.described", lambda flow, cut: {"rows": float("nan")})
+    assert run("plan", network, "--json") == 1
+    said = capfd.readouterr()
+    assert object_of(said.out)["error"]["type"] == "ValueError" and "unexpected error" in said.err
+
+
 def test_an_unwritable_picture_is_an_error(network: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run("plan", network, "--svg", str(tmp_path / "missing" / "x.svg")) != 0
     assert "cannot write" in capfd.readouterr().err

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +17,7 @@ from evenflow.cli.app import main
 from evenflow.sinks import stream
 from evenflow.sinks.stream import SECRET_VARIABLE
 from evenflow.world.spark.regions.serving import StreamServer
+from evenflow.world.spark.regions.subscriber import Subscriber
 
 
 @pytest.fixture
@@ -40,6 +45,60 @@ def test_rows_are_shown_by_epoch(port: int, capfd: pytest.CaptureFixture[str]) -
 def test_a_line_for_each_row(port: int, capfd: pytest.CaptureFixture[str]) -> None:
     found = said(capfd, f"localhost:{port}", "--after", "2", "--lines", "--group", "traffic", "--sink", "out")
     assert [json.loads(line) for line in found.splitlines()] == [{"_epoch": 5, "n": 5}, {"_epoch": 5, "n": 50}]
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> Iterator[StreamServer]:
+    """One that gives three rows, two of which JSON has no number for, and more only if it is told to."""
+    monkeypatch.setenv(SECRET_VARIABLE, "a secret of sixteen or more")
+    server = StreamServer(stream(0), "out", {"name": "traffic"})
+    server.publish(2, pa.record_batch({"x": [math.nan, -math.inf, 1.5], "b": [b"\x01\xff", None, b""]}))
+    yield server
+    server.close()
+
+
+ODD = [{"_epoch": 2, "x": "nan", "b": "01ff"}, {"_epoch": 2, "x": "-inf", "b": None}, {"_epoch": 2, "x": 1.5, "b": ""}]
+
+
+@pytest.mark.parametrize("form", ["--json", "--lines"])
+def test_what_json_has_no_number_for_is_a_text(form: str, endless: StreamServer, capfd: pytest.CaptureFixture[str]) -> None:
+    found = said(capfd, f"localhost:{endless.port}", "--after", "0", "--epochs", "1", form)
+    assert "NaN" not in found
+    assert (json.loads(found)["output"] if form == "--json" else [json.loads(line) for line in found.splitlines()]) == ODD
+
+
+def once_taken(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
+    """then: happens when the first epoch has been taken, in the middle of what is done with it."""
+    take, done = Subscriber.take, threading.Event()
+
+    def taking(self: Subscriber, timeout_s: float) -> tuple[int, pa.RecordBatch] | None:
+        found = take(self, timeout_s)
+        if found is not None and not done.is_set():
+            done.set()
+            then()
+        return found
+
+    monkeypatch.setattr(Subscriber, "take", taking)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_it_with_all_that_has_come(
+    number: signal.Signals, endless: StreamServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever goes on behind `delivered` misses nothing."""
+    once_taken(monkeypatch, lambda: os.kill(os.getpid(), number))
+    found = json.loads(said(capfd, f"localhost:{endless.port}", "--after", "0", "--json", code=130))
+    assert found["output"] == ODD and found["interrupted"] is True
+    assert (found["epochs"], found["rows"], found["delivered"], found["ended"]) == (1, 3, 2, False)
+
+
+def test_regions_that_go_take_no_rows_along(
+    endless: StreamServer, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once_taken(monkeypatch, endless.close)
+    found = json.loads(said(capfd, f"localhost:{endless.port}", "--after", "0", "--patience", "0.3", "--json", code=3))
+    assert found["error"]["type"] == "RegionsUnreachable" and found["error"]["exit_code"] == 3
+    assert found["output"] == ODD and (found["rows"], found["delivered"], found["interrupted"]) == (3, 2, False)
 
 
 def test_one_object(port: int, capfd: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ class Output:
         self.as_json = as_json
         self.err = Aside()
         self.out: Console = self.err if as_json else Console()
-        self._object: dict[str, Any] | list[Any] | None = None
+        self._object: str | None = None
         self._stdout = -1
         self._python_stdout = sys.stdout
 
@@ -98,15 +98,17 @@ class Output:
         os.dup2(self._stdout, 1)
         os.close(self._stdout)
         if self._object is not None:
-            os.write(1, (json.dumps(self._object, default=str, allow_nan=False) + "\n").encode())
+            with open(1, "w", encoding="utf-8", closefd=False) as out:
+                out.write(f"{self._object}\n")
 
     @property
     def reported(self) -> bool:
         return self._object is not None
 
     def report(self, content: Mapping[str, Any] | Sequence[Any]) -> None:
-        """The command's one object, or list; nothing without --json."""
-        self._object = dict(content) if isinstance(content, Mapping) else list(content)
+        """The command's one object, or list; nothing without --json. Raises ValueError for numbers that JSON has not."""
+        told = dict(content) if isinstance(content, Mapping) else list(content)
+        self._object = json.dumps(told, default=str, allow_nan=False) if self.as_json else ""
 
     def say(self, text: str) -> None:
         """One line about what is under way."""

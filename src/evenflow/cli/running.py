@@ -252,7 +252,7 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                 output.say(f"run {run.id} has ended before: there is nothing to go on with at {request.checkpoint_location}")
             if request.recorder is not None:
                 request.recorder.begin(watcher_of(engine).news)
-            with _until_interrupted() as interrupt:
+            with until_interrupted() as interrupt:
                 view = View(flow.name, request.master, request.results)
                 if page is not None:
                     page.when_there(lambda url: _show_page(view, url, output), output.say)
@@ -409,7 +409,7 @@ def _waiting(output: Output, what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _until_interrupted() -> Iterator[threading.Event]:
+def until_interrupted() -> Iterator[threading.Event]:
     """Ctrl-C, SIGTERM and SIGHUP set the event instead of raising, so that they never fall into a call to the JVM. A third one raises."""
     from evenflow.world.spark.cluster.interrupts import ENDING
 

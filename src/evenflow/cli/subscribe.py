@@ -11,7 +11,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from evenflow.cli.options import Json
-from evenflow.cli.output import OK, Output
+from evenflow.cli.output import INTERRUPTED, OK, Output, error_object, exit_code_of
+from evenflow.cli.running import until_interrupted
+from evenflow.errors import EvenflowError
 
 LOOK_S: Final = 0.5
 
@@ -38,9 +40,12 @@ def subscribe(
 ) -> int:
     """Read what regions finish, each epoch once and in order. Needs neither Spark nor Java. With --json all rows are in one object.
 
+    Exit code 130: Ctrl-C has ended it. The object has what had come by then, and so it has if it ends with an error.
+
     Example: `evenflow subscribe localhost:4001 localhost:4002 --after 0`
     """
     from evenflow.sinks.callback import table_text
+    from evenflow.world.locations.looking import said as plain
     from evenflow.world.spark.regions.subscriber import subscribe as subscribed
 
     output: Output = context.obj
@@ -50,25 +55,38 @@ def subscribe(
     until_s = None if timeout is None else time.monotonic() + timeout
     kept: list[dict[str, Any]] = []
     count = rows = 0
-    with subscribed(regions, group, sink, after=after, race=race, secret_file=secret, tls_ca=authority, patience_s=patience) as subscriber:
-        while not subscriber.ended and (epochs is None or count < epochs):
+    failure: EvenflowError | None = None
+    asking = subscribed(regions, group, sink, after=after, race=race, secret_file=secret, tls_ca=authority, patience_s=patience)
+    # Between two epochs, so that what is told as delivered has been printed, or is in the object.
+    with asking as subscriber, until_interrupted() as interrupt:
+        while not (subscriber.ended or interrupt.is_set()) and (epochs is None or count < epochs):
             left_s = LOOK_S if until_s is None else min(LOOK_S, until_s - time.monotonic())
             if left_s <= 0:
                 break
-            taken = subscriber.take(left_s)
+            try:
+                taken = subscriber.take(left_s)
+            except EvenflowError as error:
+                failure = error
+                break
             if taken is None:
                 continue
             epoch, batch = taken
             count, rows = count + 1, rows + batch.num_rows
-            if lines:
-                for row in batch.to_pylist():
-                    sys.stdout.write(text_of_json.dumps({"_epoch": epoch, **row}, default=str) + "\n")
-                sys.stdout.flush()
-            elif output.as_json:
-                kept += ({"_epoch": epoch, **row} for row in batch.to_pylist())
-            else:
+            if not (lines or output.as_json):
                 print(table_text(epoch, batch, limit), flush=True)
-        said = {"epochs": count, "rows": rows, "ended": subscriber.ended, **subscriber.progress()}
-    output.report({**said, "output": kept})
+                continue
+            told = [{"_epoch": epoch, **plain(row)} for row in batch.to_pylist()]
+            if output.as_json:
+                kept += told
+            else:
+                sys.stdout.writelines(text_of_json.dumps(row) + "\n" for row in told)
+                sys.stdout.flush()
+        interrupted = interrupt.is_set()
+        said = {"epochs": count, "rows": rows, "ended": subscriber.ended, "interrupted": interrupted, **subscriber.progress()}
     output.say(f"{count:,} epochs, {rows:,} rows, behind epoch {said['delivered']}")
-    return OK
+    if failure is not None:
+        output.error(failure)
+        output.report({"error": error_object(failure), **said, "output": kept})
+        return exit_code_of(failure)
+    output.report({**said, "output": kept})
+    return INTERRUPTED if interrupted else OK
