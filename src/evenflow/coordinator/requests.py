@@ -30,7 +30,7 @@ MANY: Final = 100_000
 @dataclass(frozen=True, slots=True)
 class Argument:
     """One argument of a request. default: what it has where it is left out; a required one has none. about: a sentence for people. most:
-    of a whole number, from 1 on, where somebody asks who may only look; None: any."""
+    of a number, from 1 on, where somebody asks who may only look; None: any."""
 
     name: str
     kind: Kind
@@ -53,8 +53,8 @@ class Operation:
     again: bool = False
 
 
-def _timeout(about: str, default: float | None) -> Argument:
-    return Argument("timeout_s", "number", about, default=default)
+def _timeout(about: str, default: float | None, most: int | None = None) -> Argument:
+    return Argument("timeout_s", "number", about, default=default, most=most)
 
 
 _RUN: Final = Argument("run", "text", "Run or dataflow; may be left out if only one is active.")
@@ -181,7 +181,7 @@ OPERATIONS: Final = (
         (
             _BOX, Argument("key", "values", "Rows that have these values, by column.", default=None),
             Argument("kind", "text", "Of which step of the box, where it has several with state."),
-            Argument("limit", "whole", "So many rows at most; 0: all.", default=20, most=100), _RUN, _timeout(_WHOLE, 120.0),
+            Argument("limit", "whole", "So many rows at most; 0: all.", default=20, most=100), _RUN, _timeout(_WHOLE, 120.0, most=120),
         ),
         "read", ("state",),
     ),

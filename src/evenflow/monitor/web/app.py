@@ -165,7 +165,7 @@ def _add_operation(app: FastAPI, site: Site, desk: Desk, operation: Operation) -
                 check_viewer(operation, arguments)
         except OperationRefused as error:
             raise Problem(403, "Not allowed", str(error), "OperationRefused") from None
-        asked = desk.begin(operation.name, arguments)
+        asked = desk.begin(operation.name, arguments, right)
         try:
             await asyncio.wait_for(asked.over.wait(), ANSWER_S)
         except TimeoutError:
@@ -193,10 +193,7 @@ def _answer(asked: Asked) -> Response:
 def _add_requests(app: FastAPI, site: Site, desk: Desk) -> None:
     @app.get(f"{API}/requests/{{number}}", summary="How far an operation is; 202 while it is under way.", tags=["operations"])
     async def requests(request: Request, number: int) -> Response:
-        right_of(site, request)
-        asked = desk.find(number)
-        if asked is None:
-            raise Problem(404, "Not Found", f"there is no request {number}, or it is forgotten")
+        asked = desk.find(number, right_of(site, request))
         return _answer(asked) if asked.over.is_set() else json_answer(asked.to_json(), 202)
 
 
