@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import sys
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 import evenflow as ef
 from evenflow.bench.bare import BareEngine
@@ -61,6 +63,22 @@ def test_a_file_beside_the_run_that_is_full_ends_no_run(bare: None, tmp_path: Pa
     words = " ".join(said.err.split())
     assert words.count("--record: /dev/full") == 1 and words.count("--statistics: /dev/full") == 1, "each is said once"
     assert "No space left on device" in words
+
+
+def test_a_picture_has_not_the_page_s_token(bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is taken while the terminal shows the address, when a kill's consequences are over."""
+
+    def page(engine: Any, output: Output, **more: Any) -> Any:
+        return SimpleNamespace(when_there=lambda show, say: show("http://127.0.0.1:4141/#token=secret"))
+
+    monkeypatch.setattr(running, "_open_control", page)
+    over: Any = SimpleNamespace(said=None, kill=None, healed=True, pending=False, step=lambda *given: None, finish=lambda: None)
+    with Output(as_json=False) as output:
+        output.out = Console(force_terminal=True, file=io.StringIO(), width=120)
+        asked = request(tmp_path / "there", None, seconds=1.0, picture=tmp_path / "view.svg", strike=over)
+        assert running.execute(asked, output) == 0
+    svg = (tmp_path / "view.svg").read_text()
+    assert "watched" in svg and "Ctrl-C" in svg and "secret" not in svg and "4141" not in svg
 
 
 class Broken(Recorder):

@@ -167,6 +167,16 @@ def test_the_picture_places_text_behind_blanks_without_the_blanks() -> None:
     assert [t for t in texts if t.startswith("&#160;") and t.replace("&#160;", "")] == []
 
 
+def test_the_page_is_named_in_the_terminal_and_in_no_picture() -> None:
+    """Its address has a token that may change things, and pictures are passed on."""
+    view = View("network_sessions", "local-cluster[4,2,1024]")
+    view.update(PROGRESS)
+    view.page = "http://127.0.0.1:4141/#token=secret"
+    assert f"{view.page} · Ctrl-C stops cleanly" in drawn(view)
+    svg = picture(view.drawn(view.note), "demo")
+    assert "Ctrl-C" in svg and "4141" not in svg and "secret" not in svg
+
+
 def test_copies_are_one_line_that_grows_and_a_death_is_short() -> None:
     assert [(e.at_s, e.kind) for e in timeline(EVENTS)] == [
         (7.42, "site_lost"), (7.43, "take_over"), (7.50, "copies"), (8.76, "redundancy"), (15.0, "site_joined"),

@@ -181,6 +181,17 @@ def test_what_a_checkpoint_says_that_does_not_fit_is_a_typed_error(facts: dict[s
         ef.checkpoints(location).inspect()
 
 
+def test_where_there_is_no_checkpoint_nothing_is_whole(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """`verify L && echo whole` is about what a restart can begin with."""
+    location = str(tmp_path)
+    append(began(tmp_path), Logged({}))
+    assert not ef.checkpoints(location).verify().whole
+    assert run("verify", location, "--json") == 1
+    found = json.loads(capfd.readouterr().out)
+    assert (found["whole"], found["checkpoints"], found["objects"], found["faults"]) == (False, [], 0, [])
+    assert run("verify", location) == 1 and "there is no checkpoint" in capfd.readouterr().out
+
+
 # ---------------------------------------------------------------- rows that nobody gives again
 
 

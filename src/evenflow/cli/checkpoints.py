@@ -75,7 +75,7 @@ def verify(
 ) -> int:
     """Read every object, and rows that a restart replays where no source gives them again or Spark has written them, and compare them
     with what was written.
-    Exit code 0: all of them are whole; 1: something is missing or altered.
+    Exit code 0: all of them are whole; 1: something is missing or altered, or there is no checkpoint.
 
     Example: `evenflow checkpoints verify /shared/locations/sessions && echo whole`
     """
@@ -85,10 +85,10 @@ def verify(
     if not output.as_json:
         for fault in found.faults:
             output.out.print(fault.text, highlight=False, soft_wrap=True)
-        what, wrong = ", ".join(found.checkpoints) or "none", len({fault.object for fault in found.faults})
+        wrong = len({fault.object for fault in found.faults})
         verdict = "whole" if found.whole else f"{_count(wrong)} {'is' if wrong == 1 else 'are'} wrong"
-        text = f"checkpoints {what}: {_count(found.objects)}, {_size(found.bytes)}: {verdict}"
-        output.out.print(text, highlight=False, soft_wrap=True)
+        text = f"checkpoints {', '.join(found.checkpoints)}: {_count(found.objects)}, {_size(found.bytes)}: {verdict}"
+        output.out.print(text if found.checkpoints else "there is no checkpoint to begin with", highlight=False, soft_wrap=True)
     return OK if found.whole else FAILED
 
 

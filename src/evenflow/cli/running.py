@@ -289,7 +289,7 @@ def _open_control(engine: Any, output: Output, *, ui: bool = False, kills: Kills
 def _show_page(view: View, url: str, output: Output) -> None:
     """Where people look: below the view, or as a line of its own."""
     if output.out.is_terminal and not output.as_json:
-        view.note = f"{url} · {view.note}"
+        view.page = url
     else:
         output.say(f"its page: {url}")
 
@@ -325,7 +325,7 @@ class Watch:
             while self._run.is_active and not self._interrupt.is_set() and not self._is_over():
                 self._interrupt.wait(1 / REFRESH_HZ)
                 self._look()
-            self._view.note = "stopping" if self._run.is_active else "the sources have ended"
+            self._view.page, self._view.note = None, "stopping" if self._run.is_active else "the sources have ended"
         if not self._pictured:
             self._save()
 
@@ -377,7 +377,7 @@ class Watch:
     def _save(self) -> None:
         self._pictured = True
         if self._request.picture is not None:
-            self._request.picture.write_text(picture(self._view, self._request.app_name), encoding="utf-8")
+            self._request.picture.write_text(picture(self._view.drawn(self._view.note), self._request.app_name), encoding="utf-8")
 
 
 def hosting_of(progress: Progress) -> dict[int, Hosting]:

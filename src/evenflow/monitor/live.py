@@ -103,13 +103,15 @@ METERS: Final = (
 class View:
     """What the terminal shows. dataflow, master: for the header. results: rows to show at the bottom, or None.
 
-    said: a sentence above the timeline, or None. note: below everything.
+    said: a sentence above the timeline, or None. note: below everything. page: before it, the page's address, or None. Whoever has that can
+    operate the engine, so pictures are made of `drawn`, which has it not.
     """
 
     def __init__(self, dataflow: str, master: str, results: Results | None = None) -> None:
         self.dataflow, self.master, self.results = dataflow, master, results
         self.progress: Progress | None = None
         self.note = "Ctrl-C stops cleanly"
+        self.page: str | None = None
         self.said: str | None = None
         self.events: Sequence[Event] = ()
         self._roster = Roster()
@@ -123,6 +125,10 @@ class View:
             values.append(meter.now(progress))
 
     def __rich__(self) -> RenderableType:
+        return self.drawn(self.note if self.page is None else f"{self.page} · {self.note}")
+
+    def drawn(self, note: str) -> RenderableType:
+        """All of it, with `note` below."""
         parts: list[RenderableType] = [self._header(), Text(), self._numbers(), Text(), self._sites()]
         if self.progress is not None and self.progress.checkpoint is not None:
             failing = self.progress.checkpoint.failures > 0
@@ -138,7 +144,7 @@ class View:
             parts += [Text(), self._newest()]
         if self.results is None and not self.events and self.progress is not None and self.progress.boxes:
             parts += [Text(), self._boxes(self.progress)]
-        title, subtitle = Text(f" evenflow · {self.dataflow} · {self.master} ", style="bold cyan"), Text(f" {self.note} ", style="dim")
+        title, subtitle = Text(f" evenflow · {self.dataflow} · {self.master} ", style="bold cyan"), Text(f" {note} ", style="dim")
         return Panel(Group(*parts), title=title, subtitle=subtitle, border_style="cyan", padding=(1, 2))
 
     def _header(self) -> RenderableType:

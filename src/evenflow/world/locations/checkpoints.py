@@ -80,7 +80,7 @@ class Checkpoints:
     def verify(self, which: Which = None, say: Say | None = None) -> Verified:
         """Read every object of one checkpoint, or of all that a restart may begin with (None), and the rows that it would replay where no
         source gives them again or Spark has written them, and compare them with what was written. What is wrong is in the answer, by
-        object, box and partitions.
+        object, box and partitions. Where there is no checkpoint, nothing is whole.
         say: is told how far it is.
 
         Of a dataflow that runs, objects go while they are read, when newer checkpoints are whole: those of checkpoints with which nobody
@@ -98,7 +98,7 @@ class Checkpoints:
 
     def _verified(self, kept: Kept, chosen: Sequence[Completed], say: Say | None) -> Verified:
         if not chosen:
-            return Verified(True, (), 0, 0, ())
+            return Verified(False, (), 0, 0, ())
         newest = chosen[-1].generation, chosen[-1].number
         program, why = program_or_none(lambda: read_program(self._location.store, kept.origins[newest].begun.digest))
         if why is not None and say is not None:

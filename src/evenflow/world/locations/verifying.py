@@ -45,8 +45,8 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was found. whole: nothing is wrong. checkpoints: generation.number of those that were looked at. objects, bytes: that were
-    read."""
+    """What was found. whole: there is a checkpoint, and nothing is wrong. checkpoints: generation.number of those that were looked at.
+    objects, bytes: that were read."""
 
     whole: bool
     checkpoints: tuple[str, ...]
@@ -58,7 +58,7 @@ class Verified:
         """The same, as if these checkpoints had not been looked at."""
         faults = tuple(fault for fault in self.faults if fault.checkpoint not in gone)
         named = tuple(name for name in self.checkpoints if name not in gone)
-        return replace(self, whole=not faults, checkpoints=named, faults=faults)
+        return replace(self, whole=bool(named) and not faults, checkpoints=named, faults=faults)
 
     def to_json(self) -> dict[str, Any]:
         return plain_fields(self)
