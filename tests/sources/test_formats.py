@@ -221,6 +221,10 @@ def test_a_registry_says_what_each_message_was_written_with(read: Any) -> None:
         unknown = read([*avro(newer, {"id": 2, "more": "y"}, number=77)], registry=schemas.url)
         with pytest.raises(SourceError, match="has not a schema with the number 77"):
             unknown.read(0, 100)
+        schemas.by_number |= {10: "message Order {}", 11: '{"type": "record"}', 12: '"no type"'}
+        for number in (10, 11, 12):
+            with pytest.raises(SourceError, match=f"the schema with the number {number} is none of Avro"):
+                read([*avro(newer, {"id": 2, "more": "y"}, number=number)], registry=schemas.url).read(0, 100)
 
 
 def written(type_: Any, name: str = "t", **more: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import SchemaChanged, SourceError, TypeMismatch
 from evenflow.sinks.kafka import KafkaSink
-from evenflow.sources.tcp import parse_lines
+from evenflow.sources.messages import parse_lines
 from evenflow.stream.schema import parse_ddl
 from evenflow.world.spark.bridge.pushing import conform
 

@@ -189,6 +189,34 @@ def test_a_bad_line_is_an_error_that_shows_it_or_is_counted(server: socket.socke
     peer.close()
 
 
+@pytest.mark.parametrize(
+    ("format_", "pieces", "kept"),
+    [
+        ("json", [b'{"a": 7,\n', b'"text": "y"}\n'], []),
+        ("json", [b'{"a": 7, "text": "y\\\n', b'"}\n'], []),
+        ("csv", [b'7,"y\n', b'z"\n'], [{"a": 7, "text": "y\n"}]),
+    ],
+)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_a_line_is_does_not_depend_on_what_comes_with_it(
+    server: socket.socket, format_: str, pieces: list[bytes], kept: list[dict[str, object]], at_once: bool
+) -> None:
+    """Goal: a peer that breaks rows over lines is wrong however its lines arrive. Method: pieces of a row in one read, and in several."""
+    good = b"1,x\n" if format_ == "csv" else b'{"a": 1, "text": "x"}\n'
+    reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA, format_, bad_lines="skip"), server)  # type: ignore[arg-type]
+    found: list[dict[str, object]] = []
+    for sent in [b"".join([*pieces, good])] if at_once else [*pieces, good]:
+        peer.sendall(sent)
+        wait_readable(reader)
+        found += (batch := reader.read(0, 10)) and batch.to_pylist() or []
+    while len(found) <= len(kept):
+        found += rows_until(reader, 1)
+    assert found == [*kept, {"a": 1, "text": "x"}]
+    assert reader.bad_lines == 2 - len(kept)  # type: ignore[attr-defined]
+    reader.close()
+    peer.close()
+
+
 def test_something_that_is_no_line_does_not_fill_the_memory(server: socket.socket) -> None:
     reader, peer = connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA), server)
     peer.setblocking(False)

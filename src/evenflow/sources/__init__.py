@@ -27,6 +27,7 @@ from evenflow.sources.kafka import TEXT, KafkaSource, MessageFormat
 from evenflow.sources.kafka_client import as_options
 from evenflow.sources.kafka_topics import OFFSETS, Offsets, bounds, chosen
 from evenflow.sources.memory import Given, MemorySource, split_batches
+from evenflow.sources.messages import LineFormat
 from evenflow.sources.nexmark import NexmarkSource
 from evenflow.sources.nexmark_events import StreamName
 from evenflow.sources.pace import FIRST_US, MOST_PARTITIONS
@@ -37,7 +38,7 @@ from evenflow.sources.settings import as_settings, names_of
 from evenflow.sources.source import Reader, Source
 from evenflow.sources.spooled import SpooledSource
 from evenflow.sources.table import TableSource
-from evenflow.sources.tcp import LineFormat, TcpSource
+from evenflow.sources.tcp import TcpSource
 from evenflow.sources.then import AfterSource, ChainSource
 from evenflow.stream.declared import fitted, one_of, optional, text, whole
 from evenflow.stream.declared import path as path_

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError
+from evenflow.errors import QueryError, SourceError
 from evenflow.sources.extras import extra
 from evenflow.sources.registry import HEAD_BYTES, Registry, number_of
 
@@ -147,16 +147,23 @@ class AvroDecoder:
         return pa.array([None if v is None else v * micros[w] for v, w in zip(values, writers, strict=True) if w is not None], column.type)
 
     def _writer(self, value: bytes | None) -> Writer | None:
-        """What a message was written with; None if it has no number of a schema."""
+        """What a message was written with; None if it has no number of a schema. Raises RegistryAway, SourceError."""
         if self._registry is None:
             return self._own
         number = None if value is None else number_of(value)
         if number is None:
             return None
         if number not in self._writers:
-            said = json.loads(self._registry.schema(number))
-            same = said == self._record
-            self._writers[number] = self._own if same else Writer(client().parse_schema(_plain(said)), self._times(said))
+            text = self._registry.schema(number)
+            try:
+                said = json.loads(text)
+                same = said == self._record
+                self._writers[number] = self._own if same else Writer(client().parse_schema(_plain(said)), self._times(said))
+            except Exception as error:  # Of whatever is wrong with it.
+                raise SourceError(
+                    f"schema registry {self._registry.url}: the schema with the number {number} is none of Avro: {error!r:.200}; "
+                    f"is the topic written with Avro? {text!r:.100}"
+                ) from error
         return self._writers[number]
 
     def _times(self, said: Any) -> dict[str, pa.DataType | None]:

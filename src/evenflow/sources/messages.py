@@ -1,4 +1,4 @@
-"""Messages of JSON, CSV and text as rows, parsed as the lines of one text: at once, which is many times faster than one by one.
+"""Messages and lines of JSON, CSV and text as rows, parsed as the lines of one text: at once, which is many times faster than one by one.
 
 What a message is must not depend on what came with it: whoever reads again gets other messages at once. So that text is taken only if it
 is sure to be what the messages are one by one, and has a row of each.
@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 
-from evenflow.sources.tcp import parse_lines
+from evenflow.sources.json_rows import needs_reading, rows_of
 
+LineFormat = Literal["csv", "json", "text"]
 JSON_SPACE: Final = b" \t\r\n"
 FIELD: Final = rb'(?:"[^"\r\n]*+(?:""[^"\r\n]*+)*+"[^,\r\n]*+|(?!")[^,\r\n]*+)'
 CSV_LINE: Final = re.compile(FIELD + rb"(?:," + FIELD + rb")*+")
@@ -22,9 +25,28 @@ MARK: Final = b"\xef\xbb\xbf"
 """Of UTF-8. It is left out at the begin of a text, and is part of a field elsewhere."""
 
 
-def parse_messages(
-    values: Sequence[bytes | None], columns: pa.Schema, format_: Literal["json", "csv", "text"]
-) -> pa.RecordBatch | None:  # fmt: skip
+def parse_lines(data: bytes, schema: pa.Schema, format_: LineFormat) -> pa.RecordBatch:
+    """Whole lines as rows. data ends with a newline; empty lines are skipped. Raises pa.ArrowInvalid if any line is bad."""
+    if format_ == "text":
+        lines = [line.rstrip("\r") for line in data.decode().split("\n")[:-1]]
+        return pa.RecordBatch.from_arrays([pa.array([line for line in lines if line], pa.string())], schema=schema)
+    if not data.strip():
+        return pa.RecordBatch.from_pylist([], schema=schema)
+    if format_ == "json" and needs_reading(schema):
+        return rows_of(data.split(b"\n"), schema, strict=False)
+    source = pa.BufferReader(data)
+    if format_ == "csv":
+        types = {f.name: f.type for f in schema}
+        read = pa_csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=max(len(data), 1))
+        table = pa_csv.read_csv(source, read, convert_options=pa_csv.ConvertOptions(column_types=types))
+    else:
+        parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
+        table = pa_json.read_json(source, pa_json.ReadOptions(use_threads=False, block_size=max(len(data), 1)), parse)
+    batch = table.select(schema.names).combine_chunks().to_batches()
+    return pa.RecordBatch.from_arrays(batch[0].columns, schema=schema) if batch else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def parse_messages(values: Sequence[bytes | None], columns: pa.Schema, format_: LineFormat) -> pa.RecordBatch | None:
     """A row per message; None if one of them is not one row of the schema, or if that is only known by parsing each by itself."""
     try:
         if format_ == "text":
@@ -62,4 +84,4 @@ def _lines(values: Sequence[bytes | None]) -> bytes | None:
     return data if b'"' not in data or all(map(CSV_LINE.fullmatch, lines)) else None
 
 
-__all__ = ["parse_messages"]
+__all__ = ["LineFormat", "parse_lines", "parse_messages"]

@@ -18,47 +18,23 @@ import select
 import socket
 import sys
 import termios
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
 
 from evenflow.errors import OptionError, QueryError, SourceError
 from evenflow.sources.description import LATER
-from evenflow.sources.json_rows import needs_reading, rows_of
+from evenflow.sources.messages import LineFormat, parse_lines, parse_messages
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, row_schema, whole
 from evenflow.stream.waiting import Waiting
 
-LineFormat = Literal["csv", "json", "text"]
 RECEIVE_BYTES: Final = 1 << 18
 MAX_LINE_BYTES: Final = 1 << 20
 FIRST_BACKOFF_US: Final = 100_000
 LAST_BACKOFF_US: Final = 10_000_000
-
-
-def parse_lines(data: bytes, schema: pa.Schema, format_: LineFormat) -> pa.RecordBatch:
-    """Whole lines as rows. data ends with a newline; empty lines are skipped. Raises pa.ArrowInvalid if any line is bad."""
-    if format_ == "text":
-        lines = [line.rstrip("\r") for line in data.decode().split("\n")[:-1]]
-        return pa.RecordBatch.from_arrays([pa.array([line for line in lines if line], pa.string())], schema=schema)
-    if not data.strip():
-        return pa.RecordBatch.from_pylist([], schema=schema)
-    if format_ == "json" and needs_reading(schema):
-        return rows_of(data.split(b"\n"), schema, strict=False)
-    source = pa.BufferReader(data)
-    if format_ == "csv":
-        types = {f.name: f.type for f in schema}
-        read = pa_csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=max(len(data), 1))
-        table = pa_csv.read_csv(source, read, convert_options=pa_csv.ConvertOptions(column_types=types))
-    else:
-        parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        table = pa_json.read_json(source, pa_json.ReadOptions(use_threads=False, block_size=max(len(data), 1)), parse)
-    batch = table.select(schema.names).combine_chunks().to_batches()
-    return pa.RecordBatch.from_arrays(batch[0].columns, schema=schema) if batch else pa.RecordBatch.from_pylist([], schema=schema)
 
 
 @dataclass(slots=True)
@@ -82,22 +58,20 @@ class Lines:
             raise SourceError(f"{self.name} sent more than {MAX_LINE_BYTES} bytes without a newline; does it send lines?")
         if not whole:
             return []
-        if not whole.endswith(b"\n"):
-            whole += b"\n"
-        try:
-            batches = [parse_lines(whole, self.schema, self.format)]
-        except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
-            return self._one_by_one(whole)
-        self.number += whole.count(b"\n")
-        return [batch for batch in batches if batch.num_rows]
+        lines = whole.removesuffix(b"\n").split(b"\n")
+        rows = parse_messages([line for each in lines if (line := each.rstrip(b"\r"))], self.schema, self.format)
+        if rows is None:
+            return self._one_by_one(lines)
+        self.number += len(lines)
+        return [rows] if rows.num_rows else []
 
-    def _one_by_one(self, whole: bytes) -> list[pa.RecordBatch]:
-        """The good lines of a block that has a bad one."""
+    def _one_by_one(self, lines: Sequence[bytes]) -> list[pa.RecordBatch]:
+        """The good lines of a block that has a bad one, or one that might be taken for a part of the next."""
         batches = []
-        for line in whole.splitlines(keepends=True):
+        for line in lines:
             self.number += 1
             try:
-                batches.append(parse_lines(line, self.schema, self.format))
+                batches.append(parse_lines(line + b"\n", self.schema, self.format))
             except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
                 self.bad += 1
                 if not self.skip_bad:
