@@ -317,8 +317,9 @@ def test_what_is_set_in_the_past_comes_at_the_next_opportunity() -> None:
     assert run(operator, [(rows_of([]), tick(4, 101))]) == []
 
 
+@pytest.mark.parametrize("guarded", [False, True])
 @pytest.mark.parametrize("time", ["event", "processing"])
-def test_a_timer_that_sets_itself_ends_with_the_stream(time: Literal["event", "processing"]) -> None:
+def test_a_timer_that_sets_itself_ends_with_the_stream(time: Literal["event", "processing"], guarded: bool) -> None:
     class Ticking(ef.Processor):
         output = "k string, at timestamp"
 
@@ -332,12 +333,15 @@ def test_a_timer_that_sets_itself_ends_with_the_stream(time: Literal["event", "p
             state.tick = timer.time + timedelta(microseconds=10)
             return [(key[0], timer.time)]
 
-    operator = process_of(Ticking(), time="ts")
+    operator = GuardedProcess(("k",), Ticking(), SCHEMA, "box", None, True, "ts") if guarded else process_of(Ticking(), time="ts")
     assert run(operator, [(rows_of([(0, "a", 1)]), tick(1, 1, stamp=0))]) == []
     assert operator.next_us(0) == (NEVER if time == "event" else 10)
     passed = run(operator, [(rows_of([]), tick(2, 36, stamp=35))])
     assert passed == [("a", 10), ("a", 20), ("a", 30)]
     assert run(operator, [(rows_of([]), tick(3, END_OF_STREAM, stamp=36))]) == [("a", 40)]
+    for epoch in (4, 5):
+        after = tick(epoch, END_OF_STREAM, before=END_OF_STREAM, stamp=100 * epoch)
+        assert run(operator, [(rows_of([]), after)]) == [], "also while other sources of the dataflow go on"
 
 
 class Silence(ef.Processor):

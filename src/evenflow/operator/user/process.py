@@ -151,8 +151,8 @@ class Process(Tabled, Timed):
         return [self._run(given, tick)]
 
     def _expire(self, tick: Tick) -> list[_Ran]:
-        """Give the timers to the user's code that have come by the end of the epoch."""
-        if not self._timers:
+        """Give the timers to the user's code that have come by the end of the epoch. Behind the sources' last epoch none comes."""
+        if not self._timers or (tick.last and not tick.ends):
             return []
         slots = self._timers.take(self._table, tick)
         if slots.size == 0:
