@@ -8,8 +8,11 @@ import stat
 import subprocess
 import sys
 import threading
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +23,7 @@ from typer import BadParameter
 
 from evenflow.cli.editing import shelf_of_code
 from evenflow.cli.output import Output
-from evenflow.cli.ui import FAULTS, Glances, _document, _exposition, _watch, ui
+from evenflow.cli.ui import FAULTS, Glances, _document, _exposition, _unready, _watch, ui
 from evenflow.errors import EngineUnreachable, OptionError, QueryError, StatisticsError
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
@@ -204,13 +207,104 @@ def test_nothing_is_watched_while_nobody_looks(tmp_path: Path, monkeypatch: pyte
     watching.start()
     assert not went_on.wait(0.3) and opened == [1] and teller.newest is not None
     scenes = teller.feed._scenes
-    assert b"evenflow_rows_in_total" in _exposition(Glances(address, teller)) and opened == [1, 1]
+    assert b"evenflow_rows_in_total" in (_exposition(Glances(address, teller)) or b"") and opened == [1, 1]
     teller.feed.came()
     assert went_on.wait(20) and teller.feed._scenes == scenes, "the same scene is told to readers once"
     owned.release()
     over.set()
     watching.join(20)
     assert teller.feed.ended is not None
+
+
+def fresh_stream() -> list[Scene | Reading]:
+    """What an engine says just now, for a minute: however slow this machine is, it is not old."""
+    at_us = time.time_ns() // 1000 + 60_000_000
+    return [replace(each, at_us=at_us) if isinstance(each, Reading) else each for each in stream(1.0)]
+
+
+def test_an_engine_that_has_ended_has_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nobody is told the last numbers of an engine for ever. Method: the newest reading is new, and then the engine has ended, or
+    does not answer."""
+    asked: list[Address] = []
+
+    def watch(at: Address) -> Iterator[Scene | Reading]:
+        asked.append(at)
+        raise EngineUnreachable("it does not answer")
+        yield
+
+    monkeypatch.setattr(control_client, "watch", watch)
+    teller, address = Teller(Feed("n", CURVES)), Address("e1", "test", os.getpid(), "127.0.0.1", 1, b"secret")
+    glances = Glances(address, teller)
+    assert _exposition(glances) is None and len(asked) == 1, "it has said nothing yet"
+    for each in fresh_stream():
+        teller.take(each)
+    assert b"evenflow_run_info" in (_exposition(glances) or b"") and _unready(glances) is None
+    teller.feed.end("engine e1 has ended")
+    assert _exposition(glances) is None and _unready(glances) == "engine e1 has ended" and len(asked) == 1
+    silent = Teller(Feed("n", CURVES))
+    for each in stream(1.0):
+        silent.take(each)
+    assert _exposition(Glances(address, silent)) is None and len(asked) == 2, "what it has said is old"
+    assert "s old" in (_unready(Glances(address, silent)) or "")
+
+
+def test_a_reading_is_told_with_its_own_scene(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: there is a scene with fewer sites whose first reading has not come; the engine is asked for that."""
+    told = fresh_stream()
+    scene, reading = next(each for each in told if isinstance(each, Scene)), next(each for each in told if isinstance(each, Reading))
+    without = replace(scene, number=scene.number + 1, sites=scene.sites[1:])
+    after = replace(reading, number=reading.number + 1, scene=without.number)
+
+    def watch(at: Address) -> Iterator[Scene | Reading]:
+        yield from (without, after)
+
+    monkeypatch.setattr(control_client, "watch", watch)
+    teller = Teller(Feed("n", CURVES))
+    for each in (scene, reading, without):
+        teller.take(each)
+    glances = Glances(Address("e1", "test", os.getpid(), "127.0.0.1", 1, b"secret"), teller)
+    assert glances.newest() == (without, after)
+
+
+def test_the_port_is_free_when_nobody_looks_at_an_engine_that_has_ended(
+    control: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Goal: the page of the next engine has the address of the one before. Method: somebody reads when the engine ends, and then goes."""
+    monkeypatch.setattr("evenflow.cli.ui.RETRY_S", 0.01)
+    monkeypatch.setattr("evenflow.monitor.web.feed.LINGER_S", 0.0)
+    over, feeds = threading.Event(), list[Feed]()
+
+    def watch(at: Address) -> Iterator[Scene | Reading]:
+        yield from stream(1.0)
+        over.wait(20)
+
+    class Looked(Feed):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            self.came()
+            feeds.append(self)
+
+    monkeypatch.setattr(control_client, "watch", watch)
+    monkeypatch.setattr("evenflow.monitor.web.feed.Feed", Looked)
+    ended: list[int] = []
+    thread = threading.Thread(target=lambda: ended.append(ui(SimpleNamespace(obj=Output(as_json=False)), port=0)), daemon=True)  # type: ignore[arg-type]
+    thread.start()
+    pause = threading.Event()
+    while not list(control.glob("*.ui")):
+        pause.wait(0.02)
+    (file,) = control.glob("*.ui")
+    url = json.loads(file.read_text())["url"]
+    assert urllib.request.urlopen(f"{url}healthz", timeout=20).status == 200
+    over.set()
+    while feeds[0].ended is None:
+        pause.wait(0.02)
+    for path in ("metrics", "readyz"):
+        with pytest.raises(urllib.error.HTTPError, match="503"):
+            urllib.request.urlopen(url + path, timeout=20)
+    assert thread.is_alive(), "somebody still looks at it"
+    feeds[0].went()
+    thread.join(20)
+    assert ended == [0] and "has ended" in capsys.readouterr().err and not list(control.glob("*.ui"))
 
 
 FLOW = """

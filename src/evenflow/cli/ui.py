@@ -131,7 +131,7 @@ def ui(
             output.say(f"{opened or 'engine ' + str(said['engine'])} at {said['operate']}")
             if tokens.operate is not None:
                 output.say(f"to look only: {said['view']}")
-        reached = Reached(listening, tokens, host, tuple(host_name or ()), frame, _end_with_parent if child else lambda server: None)
+        reached = Reached(listening, tokens, host, tuple(host_name or ()), frame, _end_with_parent if child else None)
         serve(reached)
     finally:
         owned.release()
@@ -141,14 +141,18 @@ def ui(
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How a server is reached, and who is told of it: see `Site`."""
+    """How a server is reached, and who is told of it: see `Site`. parent: ends it, None: it ends with what it shows."""
 
     listening: socket.socket
     tokens: Tokens
     host: str
     hosts: tuple[str, ...]
     frame: str
-    begun: Callable[[Server], None]
+    parent: Callable[[Server], None] | None
+
+    def begun(self, server: Server) -> None:
+        if self.parent is not None:
+            self.parent(server)
 
 
 Serve = Callable[[Reached], None]
@@ -174,9 +178,17 @@ def _shower(address: Address, given: str | None = None, besides: tuple[str, ...]
             teller.feed, _asking(address), lambda: _exposition(glances), lambda: _unready(glances), reached.tokens, reached.host,
             reached.hosts, reached.frame, besides,
         )  # fmt: skip
-        threading.Thread(target=_watch, args=(address, teller, given, exporter), name="evenflow-ui-watch", daemon=True).start()
+
+        def begun(server: Server) -> None:
+            reached.begun(server)
+            threading.Thread(target=watch, args=(server,), name="evenflow-ui-watch", daemon=True).start()
+
+        def watch(server: Server) -> None:
+            if _watch(address, teller, given, exporter) and reached.parent is None:
+                _leave(server, teller.feed)
+
         try:
-            serve(site, reached.listening, reached.begun)
+            serve(site, reached.listening, begun)
         finally:
             if exporter is not None:
                 exporter.close()
@@ -269,8 +281,9 @@ def _asking(address: Address) -> Callable[..., Mapping[str, Any]]:
     return carry_out
 
 
-def _watch(address: Address, teller: Teller[Feed], given: str | None = None, exporter: Exporter | None = None) -> None:
+def _watch(address: Address, teller: Teller[Feed], given: str | None = None, exporter: Exporter | None = None) -> bool:
     """Tell what the engine says for as long as it lives. Broken connections are opened again; the last word says why there is none more.
+    Returns whether the engine has ended; else this could not go on.
 
     While nobody looks, one reading in ten seconds is enough for the curves of the last minutes. Who exports looks at all of them.
     """
@@ -308,10 +321,20 @@ def _watch(address: Address, teller: Teller[Feed], given: str | None = None, exp
             why = ended(address, given)
             if why is not None:
                 teller.feed.end(why)
-                return
+                return True
             pause.wait(RETRY_S)
     except Exception as error:
         teller.feed.end(f"this page can tell nothing more ({type(error).__name__}: {error}): start `evenflow ui` again")
+    return False
+
+
+def _leave(server: Server, feed: Feed) -> None:
+    """The engine has ended: when nobody looks at what it was any more, the port is free for the page of the next one."""
+    pause = threading.Event()
+    while feed.busy:
+        pause.wait(RETRY_S)
+    print(f"evenflow ui: {feed.ended}", file=sys.stderr)
+    server.should_exit = True
 
 
 class Glances:
@@ -320,36 +343,44 @@ class Glances:
     def __init__(self, address: Address, teller: Teller[Feed]) -> None:
         self.address, self.teller = address, teller
         self._lock = threading.Lock()
-        self._last: tuple[Scene | None, Reading | None] = None, None
+        self._last: tuple[Scene, Reading] | None = None
 
-    def newest(self) -> tuple[Scene | None, Reading | None]:
-        """At most a second old, if the engine answers. From any thread."""
-        from evenflow.monitor.reading import Reading
+    def fresh(self) -> tuple[Scene, Reading] | None:
+        """A reading that is at most a second old, and its scene; None if the engine does not answer, or has ended. From any thread."""
+        from evenflow.monitor.scene import Scene
         from evenflow.world.spark.driver.control_client import watch
 
+        feed = self.teller.feed
         with self._lock:
-            for scene, reading in ((self.teller.scene, self.teller.newest), self._last):
-                if reading is not None and time.time_ns() // 1000 - reading.at_us < FRESH_US:
-                    return scene, reading
-            if self.teller.feed.ended is None:
-                scene = None
-                try:
-                    with closing(watch(self.address)) as stream:
-                        for told in stream:
-                            if isinstance(told, Reading):
-                                self._last = scene, told
-                                return self._last
+            if feed.ended is not None:
+                return None
+            for found in (feed.latest, self._last):  # Between a scene and its first reading `latest` has none.
+                if found is not None and found[1] is not None and time.time_ns() // 1000 - found[1].at_us < FRESH_US:
+                    return found
+            scene: Scene | None = None
+            try:
+                with closing(watch(self.address)) as stream:
+                    for told in stream:
+                        if isinstance(told, Scene):
                             scene = told
-                except EvenflowError:
-                    pass  # How old the newest one is says so.
-            return self.teller.scene, self.teller.newest
+                        elif scene is not None:
+                            self._last = scene, told
+                            return self._last
+            except EvenflowError:
+                pass  # That there is none says so.
+            return None
+
+    def newest(self) -> tuple[Scene | None, Reading | None]:
+        """The same; of an engine that does not answer the last one, whose age says so."""
+        return self.fresh() or self.teller.feed.latest
 
 
-def _exposition(glances: Glances) -> bytes:
+def _exposition(glances: Glances) -> bytes | None:
+    """None: the engine does not answer, and what it has said before is not so any more."""
     from evenflow.monitor.metrics import exposition
 
-    scene, reading = glances.newest()
-    return b"" if scene is None or reading is None else exposition(scene, reading)
+    found = glances.fresh()
+    return None if found is None else exposition(*found)
 
 
 def _unready(glances: Glances) -> str | None:

@@ -75,14 +75,17 @@ def _add_health(app: FastAPI, site: Site) -> None:
     async def healthz() -> Response:
         return Response("ok\n", media_type="text/plain")
 
-    @app.get("/readyz", summary="Readings are new and redundancy is whole; else 503 with the reason.", tags=["health"])
+    @app.get("/readyz", summary="Readings are new, redundancy is whole and nothing has failed; else 503 with the reason.", tags=["health"])
     async def readyz() -> Response:
         why = await asyncio.to_thread(site.ready)
         return Response("ready\n" if why is None else f"{why}\n", 200 if why is None else 503, media_type="text/plain")
 
-    @app.get("/metrics", summary="Counters and gauges in the format of Prometheus.", tags=["health"])
+    @app.get("/metrics", summary="Counters and gauges in the format of Prometheus; 503 if the engine does not answer.", tags=["health"])
     async def metrics() -> Response:
-        return Response(await asyncio.to_thread(site.exposition), media_type="text/plain; version=0.0.4; charset=utf-8")
+        found = await asyncio.to_thread(site.exposition)
+        if found is None:
+            return Response("the engine does not answer, or has ended: /readyz says more\n", 503, media_type="text/plain")
+        return Response(found, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 class Stream(StreamingResponse):

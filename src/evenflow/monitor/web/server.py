@@ -27,13 +27,14 @@ API: Final = "/api/v1"
 BODY_BYTES: Final = 1 << 20
 TYPE_HTML: Final = "text/html; charset=utf-8"
 
-Exposition = Callable[[], bytes]
+Exposition = Callable[[], bytes | None]
 Ready = Callable[[], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What the server serves. ask: carries operations out. exposition: the metrics as Prometheus reads them. ready: why not, or None.
+    """What the server serves. ask: carries operations out. exposition: the metrics as Prometheus reads them, None: nobody knows
+    them now. ready: why not, or None.
 
     bound: the address. hosts: more names by which it is known, behind a proxy. ancestors: who may have it in a frame. besides: operations
     that this engine can be asked for and not every one.
