@@ -21,7 +21,8 @@ HEAD = """\
 
 `evenflow ui` serves them at `/metrics`, in the text format of Prometheus. They are made of the newest reading, which is at most a second
 old: while nobody looks at the page, each scrape asks the engine for one. `/healthz` says that the server answers; `/readyz` is 503, with
-the reasons, if the newest reading is older than three seconds or an active run has fewer replicas of something than it shall have.
+the reasons, if the newest reading is older than three seconds, an active run has fewer replicas of something than it shall have, or the
+newest run of a dataflow has failed. An engine that does not answer has no numbers: `/metrics` is 503 then, and `up` is 0.
 
 ```yaml
 scrape_configs:
@@ -32,7 +33,9 @@ rule_files: [alerts.yaml]
 
 Every name begins with `evenflow_`. No metric has a label per partition or per run, so there are as many series as boxes and sites make:
 below 3,000 of a hundred sites and two hundred boxes. Of two runs of one dataflow the newest counts. Counters begin anew when a run goes
-on in another generation, which `rate()` knows how to take. What nobody knows has no sample.
+on in another generation, which `rate()` knows how to take. What nobody knows has no sample. A run that is over keeps its counters and has
+no gauge, so that no alert stays of one that was stopped; of one that has failed `evenflow_run_failed` is 1 until the dataflow is begun
+again.
 
 `deploy/grafana.json` is a dashboard of all of them (import it in Grafana, which asks which Prometheus is meant). `deploy/alerts.yaml` has
 rules for alerts, each with the part of [operations.md](operations.md) that says what to do. Its limits (a second of latency, a minute of
@@ -96,16 +99,19 @@ PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
         (("rate(evenflow_move_stall_seconds_sum[5m]) / rate(evenflow_move_stall_seconds_count[5m])", "{{dataflow}}"),),
     ),
     ("Age of the newest checkpoint", "s", (("evenflow_checkpoint_age_seconds", "{{dataflow}}"),)),
+    ("Checkpoints given up since", "short", (("evenflow_checkpoint_failures", "{{dataflow}}"),)),
     ("Driver's clock behind the journal", "s", (("evenflow_clock_behind_seconds", "{{dataflow}}"),)),
     (
         "Runs", "short",
         (("evenflow_run_info * on () group_left (engine, name) evenflow_engine_info", "{{name}}: {{run}} version {{version}}"),),
     ),
+    ("Failed", "short", (("evenflow_run_failed", "{{dataflow}}"),)),
 )  # fmt: skip
 """Title, unit, and what is drawn: expression and legend of each."""
 
 ALERTS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ("EvenflowDown", 'up{job="evenflow"} == 0', "1m", "critical", "Nobody answers at {{ $labels.instance }}.", "degraded"),
+    ("EvenflowFailed", "evenflow_run_failed == 1", "0m", "critical", "The newest run of {{ $labels.dataflow }} has failed.", "degraded"),
     (
         "EvenflowRedundancyShort", "evenflow_redundancy < evenflow_replicas", "1m", "critical",
         "{{ $labels.dataflow }} has {{ $value }} live replicas of some partition.", "degraded",
@@ -146,7 +152,7 @@ ALERTS: tuple[tuple[str, str, str, str, str, str], ...] = (
     ),
     (
         "EvenflowCheckpointOld", "evenflow_checkpoint_age_seconds > 600", "1m", "warning",
-        "The newest checkpoint of {{ $labels.dataflow }} is {{ $value | humanizeDuration }} old.", "degraded",
+        "{{ $labels.dataflow }} has had no whole checkpoint for {{ $value | humanizeDuration }}.", "degraded",
     ),
 )  # fmt: skip
 """Name, expression, for how long, severity, what is said, and the part of docs/operations.md."""

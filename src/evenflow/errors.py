@@ -13,6 +13,17 @@ class EvenflowError(Exception):
     """Base of all errors raised on purpose by Evenflow."""
 
 
+LINE_LENGTH = 1_000
+
+
+def in_a_line(error: BaseException) -> str:
+    """What an error says, for a table or a log: its only line, or the first and the last, which of a traceback is what was raised. At most
+    LINE_LENGTH letters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    text = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+    return text if len(text) < LINE_LENGTH else f"{text[: LINE_LENGTH - 1]}…"
+
+
 class QueryError(EvenflowError, ValueError):
     """The query network is wrong. Raised while it is built, naming the box. Nothing has run yet.
 

@@ -142,7 +142,10 @@ class Engine:
         from evenflow.statistics.moves import moves_of
 
         run = {"run": "flow-1", "dataflow": "flow", "replicas": 2, "redundancy": 2, "rows_in_per_s": 1e4, "rows_out_per_s": 1.0}
-        runs = [run | {"p99_ms": 12.0, "moves": moves_of(MOVES)}]
+        runs = [run | {"p99_ms": 12.0, "moves": moves_of(MOVES), "state": "live", "error": None}]
+        for number, error in ((3, "box 'a' [/b] raised: no"), (4, None)):
+            ended = {"run": f"flow-{number}", "state": "over" if error is None else "failed", "error": error, "moves": []}
+            runs.append(runs[0] | ended)
         return {
             "engine": "abc", "master": "local", "replicas": 2, "spares": 0, "under_way": "draining site 2", "sites": [SITE], "runs": runs,
             "standby": [{"dataflow": "other", "location": "/there", "generation": 3, "silent_s": 0.42}],
@@ -177,7 +180,18 @@ def test_sites_are_shown(engine: Engine, capfd: pytest.CaptureFixture[str], monk
     monkeypatch.setenv("COLUMNS", "160")
     assert run("sites") == 0
     out = capfd.readouterr().out
-    shown = ("engine abc", "draining site 2", "leaving", "1,234 (+5)", "25%", "flow-1", "it is the idlest", "12.3 ms")
+    shown = (
+        "engine abc",
+        "draining site 2",
+        "leaving",
+        "1,234 (+5)",
+        "25%",
+        "flow-1",
+        "it is the idlest",
+        "12.3 ms",
+        "flow-3: failed: box 'a' [/b] raised: no",
+        "flow-4: over",
+    )
     assert [text for text in shown if text not in out] == []
     assert run("sites", "--json", "--engine", "abc") == 0
     found = object_of(capfd.readouterr().out)

@@ -21,7 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from evenflow.monitor.health import liveness, readiness
 from evenflow.monitor.metrics import METRICS, exposition
 from evenflow.monitor.reading import Reading
-from evenflow.monitor.scene import Scene, SceneSite
+from evenflow.monitor.scene import Scene, SceneRun, SceneSite
+from evenflow.statistics.progress import CheckpointProgress
 from tests.monitor.promql import evaluate, raised, seconds_of, series_of
 from tests.monitor.simulated import readings_of, scenes_of, stream
 
@@ -117,6 +118,60 @@ def test_of_two_runs_of_a_dataflow_the_active_one_counts() -> None:
     assert samples(again, now)["evenflow_rows_out_total", "counts"] == reading.runs[0].rows_out
 
 
+def of_runs(scene: Scene, reading: Reading, *runs: SceneRun) -> dict[tuple[str, ...], float]:
+    """Samples where there are these runs, each with the numbers of the first."""
+    told = replace(reading, runs=tuple(replace(reading.runs[0], run=run.run) for run in runs))
+    return samples(replace(scene, runs=runs), told)
+
+
+def test_what_has_failed_is_told_and_what_was_begun_again_has_not() -> None:
+    scene, reading = newest()
+    run = scene.runs[0]
+    failed = replace(run, run="run-0", active=False, failure="a box raised")
+    assert of_runs(scene, reading, run)["evenflow_run_failed", "counts"] == 0
+    assert of_runs(scene, reading, failed)["evenflow_run_failed", "counts"] == 1
+    assert of_runs(scene, reading, replace(failed, failure=None))["evenflow_run_failed", "counts"] == 0, "it was stopped"
+    assert of_runs(scene, reading, failed, run)["evenflow_run_failed", "counts"] == 0
+    assert of_runs(scene, reading, run, failed)["evenflow_run_failed", "counts"] == 1, "the newest counts"
+    told = of_runs(scene, reading, replace(run, dataflow="other"), failed)
+    assert (told["evenflow_run_failed", "counts"], told["evenflow_run_failed", "other"]) == (1, 0)
+
+
+def test_a_run_that_is_over_has_counters_and_no_gauges() -> None:
+    """Else an alert about a gauge stays for ever, of a run that somebody has stopped."""
+    scene, reading = newest()
+    checkpoint = CheckpointProgress(3, 7, 100, 900.0, 0.5, 2, None)
+    with_it = replace(reading, runs=(replace(reading.runs[0], checkpoint=checkpoint),))
+    gauges = {f"evenflow_{row.name}" for row in METRICS if row.kind == "gauge"}
+    assert {key[0] for key in samples(scene, with_it)} & gauges > {"evenflow_checkpoint_age_seconds", "evenflow_redundancy"}
+    told = of_runs(scene, with_it, replace(scene.runs[0], active=False))
+    assert not {key[0] for key in told} & gauges
+    assert told["evenflow_rows_out_total", "counts"] == reading.runs[0].rows_out > 0
+    assert told["evenflow_latency_seconds_count", "counts"] > 0
+    assert (told["evenflow_run_info", "counts", "run-1", "0"], told["evenflow_run_failed", "counts"]) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "age_s", "every_s", "told_s"),
+    [
+        (None, None, 10.0, 900.0),  # There is none yet: since it began.
+        (None, None, None, None),  # Nobody wants any.
+        (3, 12.5, 10.0, 12.5),
+        (3, 12.5, None, 12.5),  # Somebody has asked for it.
+        (3, None, 10.0, 900.0),  # It is from before the times that are known.
+    ],
+)
+def test_a_checkpoint_that_never_was_is_as_old_as_the_run(
+    number: int | None, age_s: float | None, every_s: float | None, told_s: float | None
+) -> None:
+    scene, reading = newest()
+    checkpoint = CheckpointProgress(number, number, number, age_s, None, 4, None, every_s)
+    now = replace(reading.runs[0], elapsed_us=900_000_000, checkpoint=checkpoint)
+    told = samples(scene, replace(reading, runs=(now,)))
+    assert told.get(("evenflow_checkpoint_age_seconds", "counts")) == told_s
+    assert told["evenflow_checkpoint_failures", "counts"] == 4
+
+
 def test_ready_is_who_was_heard_of_and_has_all_replicas() -> None:
     scene, reading = newest()
     assert readiness(scene, reading, reading.at_us + 3_000_000).status == 200
@@ -126,6 +181,12 @@ def test_ready_is_who_was_heard_of_and_has_all_replicas() -> None:
     assert readiness(short, reading, reading.at_us).reasons == ("counts: redundancy is 1 of 2",)
     over = replace(short, runs=(replace(short.runs[0], active=False),))
     assert readiness(over, reading, reading.at_us).ready
+    failed = replace(scene.runs[0], run="run-0", active=False, failure="a box raised")
+    other = replace(failed, dataflow="other")
+    both = readiness(replace(scene, runs=(failed, scene.runs[0], other)), reading, reading.at_us)
+    assert both.reasons == ("other: run-0 has failed: a box raised",), "of `counts` a newer run goes on"
+    ended = replace(other, run="run-9", failure=None)
+    assert readiness(replace(scene, runs=(other, scene.runs[0], ended)), reading, reading.at_us).ready
     assert not readiness(None, None, 0).ready and liveness().status == 200
     assert exposition(None, None) == b""
 

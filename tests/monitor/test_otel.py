@@ -13,9 +13,11 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
 
+from evenflow.coordinator.kinds import Kind
 from evenflow.errors import OptionError
 from evenflow.monitor.metrics import EngineCollector
-from evenflow.monitor.otel import Exporter, interval_s, wanted
+from evenflow.monitor.otel import Exporter, attributes_of, interval_s, severity_of, wanted
+from evenflow.monitor.reading import Event
 from tests.monitor.simulated import readings_of, scenes_of, stream
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -112,6 +114,14 @@ def test_a_collector_gets_the_metrics_of_the_table_and_every_event_once(collecto
     assert [(r.body.string_value, r.event_name) for r in records] == [(e.text, f"evenflow.{e.kind}") for e in events]
     lost = next(record for record in records if record.event_name == "evenflow.site_lost")
     assert (lost.severity_text, attributes(lost.attributes)["dataflow"]) == ("WARN", "counts")
+
+
+def test_a_run_that_has_failed_is_an_error() -> None:
+    event = Event(3, 1, str(Kind.FAILED), -1, "box 'kept' raised", {"error": "BoxFailed", "message": "all of it"})
+    assert severity_of(event)[1] == "ERROR"
+    scene = scenes_of(stream(1.0))[-1]
+    told = attributes_of(scene.runs[0], event)
+    assert (told["kind"], told["error"], told["message"], told["dataflow"]) == ("failed", "BoxFailed", "all of it", "counts")
 
 
 def test_a_collector_that_is_not_there_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:

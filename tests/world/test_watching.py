@@ -15,7 +15,7 @@ from tests.monitor.simulated import counts
 from tests.world.test_progress_cost import REPORTS, SITES, big_run, reported
 
 from evenflow.coordinator.events import Happened, Kind
-from evenflow.errors import EngineUnreachable, OperationRefused, StatisticsError
+from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, StatisticsError, in_a_line
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.watching import Watched
@@ -99,16 +99,25 @@ def test_all_readers_get_one_look_and_the_slow_one_all_events() -> None:
 class Given:
     """A run as it is said to be. asked: how often. ends: it is over from the second time on that it is asked."""
 
-    def __init__(self, driven: RunLoop, *, active: bool = True, ends: bool = False) -> None:
+    def __init__(
+        self, driven: RunLoop, *, active: bool = True, ends: bool = False, failed: EvenflowError | None = None, name: str = "counts"
+    ) -> None:
         self.driven, self.active, self.ends, self.asked = driven, active, ends, 0
+        self.failed, self.dataflow, self.run_id = failed, name, driven.run_id
+        self.planned = driven.layout if name == driven.layout.name else replace(driven.layout, name=name)
 
     @property
     def is_active(self) -> bool:
         self.asked += 1
         return self.active and not (self.ends and self.asked > 1)
 
+    def exception(self) -> EvenflowError | None:
+        return self.failed
+
     def watched(self) -> Watched:
-        return replace(self.driven.watched(counts().network), active=self.active)
+        failure = None if self.failed is None else in_a_line(self.failed)
+        told = self.driven.watched(counts().network)
+        return replace(told, run=self.run_id, planned=self.planned, active=self.active, failure=failure)
 
 
 def test_a_run_that_goes_on_where_one_of_its_id_ended_is_told_anew() -> None:

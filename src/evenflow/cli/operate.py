@@ -290,6 +290,10 @@ def _print_sites(output: Output, found: Mapping[str, Any]) -> None:
             soft_wrap=True,
         )
     for run in found["runs"]:
+        if run.get("state", "live") != "live":
+            why = "" if run["error"] is None else f": {run['error']}"
+            output.out.print(f"{run['run']}: {run['state']}{why}", highlight=False, soft_wrap=True, markup=False, emoji=False)
+            continue
         output.out.print(
             f"{run['run']}: redundancy {run['redundancy']} of {run['replicas']}, in {run['rows_in_per_s']:,.0f}/s, "
             f"p99 {milliseconds(run['p99_ms'])}, {len(run['moves'])} moves",

@@ -90,6 +90,8 @@ class Kind(StrEnum):
     """A region has begun without state, and gives nothing out before its results are those of a live one."""
     BELIEVED = "believed"
     """They are, and it gives out what it makes."""
+    FAILED = "failed"
+    """The run has ended by an error."""
     LOST = "lost"
     """All replicas of some partitions are gone, and the run goes on by itself as soon as there are sites."""
     RECOVERED_IN_PLACE = "recovered_in_place"

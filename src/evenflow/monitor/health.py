@@ -37,7 +37,8 @@ def liveness() -> Readiness:
 
 
 def readiness(scene: Scene | None, reading: Reading | None, now_us: int) -> Readiness:
-    """Whether the engine has been heard of in the last three seconds, and each active run has all the replicas that it shall have.
+    """Whether the engine has been heard of in the last three seconds, and each active run has all the replicas that it shall have,
+    and of no dataflow the newest run has failed.
 
     scene, reading: the newest, None before the first. now_us: microseconds since 1970.
     """
@@ -52,4 +53,5 @@ def readiness(scene: Scene | None, reading: Reading | None, now_us: int) -> Read
         for run in scene.runs
         if run.active and run.redundancy < run.replicas
     ]
+    reasons += [f"{run.dataflow}: {run.run} has failed: {run.failure}" for run in scene.newest() if run.failure is not None]
     return Readiness(not reasons, tuple(reasons))

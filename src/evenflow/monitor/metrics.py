@@ -1,7 +1,7 @@
 """The metrics of an engine, as one table: what Prometheus is told, the page of the docs and Grafana's dashboard are made of it.
 
 No metric has a label per partition, so that their number follows from boxes and sites. A run's id is a label of `evenflow_run_info` only;
-of two runs of one dataflow the newest counts. What nobody knows is no sample.
+of two runs of one dataflow the newest counts. What nobody knows is no sample. Of a run that is over there are counters, and no gauge.
 """
 
 from __future__ import annotations
@@ -62,6 +62,14 @@ def _by_site(look: Look, column: Iterable[int | None], scale: float = 1.0) -> It
     for site, role, value in zip(look.scene.sites, look.run.roles, column):
         if value is not None and role != "gone":
             yield (str(site.site),), value * scale
+
+
+def _checkpoint_age_s(look: Look) -> float | None:
+    """None where nobody wants any, and there is none."""
+    checkpoint = look.now.checkpoint
+    if checkpoint is None or checkpoint.age_s is not None:
+        return None if checkpoint is None else checkpoint.age_s
+    return None if checkpoint.every_s is None else look.now.elapsed_us / 1e6
 
 
 METRICS: Final = (
@@ -126,10 +134,10 @@ METRICS: Final = (
         lambda look: [((), float(look.now.takeovers))]),
     Metered("clock_behind_seconds", "gauge", (), "How far the driver's clock is behind the newest time in the journal.",
         lambda look: [] if look.now.journal is None else [((), look.now.journal.clock_behind_s)]),
-    Metered("checkpoint_age_seconds", "gauge", (), "Since the newest checkpoint was whole.",
-        lambda look: (
-            [] if look.now.checkpoint is None or look.now.checkpoint.age_s is None else [((), look.now.checkpoint.age_s)]
-        )),
+    Metered("checkpoint_age_seconds", "gauge", (), "Since the newest checkpoint was whole; before there is one, since the run began.",
+        lambda look: [] if (age_s := _checkpoint_age_s(look)) is None else [((), age_s)]),
+    Metered("checkpoint_failures", "gauge", (), "Checkpoints that were given up since the newest that is whole.",
+        lambda look: [] if look.now.checkpoint is None else [((), float(look.now.checkpoint.failures))]),
 )  # fmt: skip
 """What is one number per labels. The others are made by hand below: `latency_seconds`, `move_stall_seconds`, and those of the engine."""
 
@@ -155,8 +163,9 @@ STALL: Final = Described(
 MEMORY: Final = Described("site_memory_bytes", "gauge", ("site",), "Memory that a site's process takes.")
 CPU: Final = Described("site_cpu_seconds_total", "counter", ("site",), "CPU time of a site's process.")
 RUN: Final = Described("run_info", "gauge", ("dataflow", "run", "version"), "A run; 1 while it is active.")
+FAILED: Final = Described("run_failed", "gauge", ("dataflow",), "1 if the newest run of the dataflow has failed, else 0.")
 ENGINE: Final = Described("engine_info", "gauge", ("engine", "name"), "The engine.")
-BY_HAND: Final = (LATENCY, STALL, MEMORY, CPU, RUN, ENGINE)
+BY_HAND: Final = (LATENCY, STALL, MEMORY, CPU, RUN, FAILED, ENGINE)
 
 
 class EngineCollector(Collector):
@@ -170,7 +179,7 @@ class EngineCollector(Collector):
         for row in METRICS:
             made = CounterMetricFamily if row.kind == "counter" else GaugeMetricFamily
             family = made(f"evenflow_{row.name}", row.text, labels=("dataflow", *row.labels))
-            for look in looks:
+            for look in looks if row.kind == "counter" else [look for look in looks if look.run.active]:
                 for labels, value in row.of(look):
                     family.add_metric((look.run.dataflow, *labels), value)
             if family.samples:
@@ -207,9 +216,12 @@ class EngineCollector(Collector):
         runs = GaugeMetricFamily(RUN.full_name, RUN.text, labels=RUN.labels)
         for look in looks:
             runs.add_metric((look.run.dataflow, look.run.run, str(look.run.version)), float(look.run.active))
+        failed = GaugeMetricFamily(FAILED.full_name, FAILED.text, labels=FAILED.labels)
+        for run in self._scene.newest():
+            failed.add_metric((run.dataflow,), float(run.failure is not None))
         engine = GaugeMetricFamily(ENGINE.full_name, ENGINE.text, labels=ENGINE.labels)
         engine.add_metric((self._scene.engine, self._scene.name), 1.0)
-        yield from (memory, cpu, runs, engine)
+        yield from (memory, cpu, runs, failed, engine)
 
 
 def _up_to(latency: Iterable[tuple[int, int]], power: int) -> float:

@@ -150,6 +150,8 @@ class SceneRun:
     copies: tuple[SceneCopy, ...]
     geometry: Any
     """Where boxes, arrows and segments stand: see `evenflow.query.geometry.geometry_json`."""
+    failure: str | None = None
+    """Why it has failed, on one line. None while it is active, and of one that has ended as it should."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +177,10 @@ class Scene:
     def from_json(data: Any) -> Scene:
         """What `to_json` made. Raises StatisticsError naming the field that is missing or wrong; more fields do no harm."""
         return value_of(Scene, data, "scene", MAKES)
+
+    def newest(self) -> tuple[SceneRun, ...]:
+        """Of each dataflow the run that was begun last."""
+        return tuple({run.dataflow: run for run in self.runs}.values())
 
     def run(self, run: str) -> SceneRun | None:
         """The run of that id."""

@@ -12,7 +12,7 @@ from evenflow.statistics.moves import DONE, DROPPED, moves_of
 Event = Mapping[str, Any]
 
 _OF_TONE: Final = {
-    "bad": "kill site_lost lost begun_anew rows_lost",
+    "bad": "kill site_lost lost failed begun_anew rows_lost",
     "warn": "recovery_waits take_over copy_dropped move_dropped move_refused repartition_refused scaling_waits refresh_failed "
     "shedding not_backed_up disk_trouble checkpoint_dropped checkpoint_passed_over user_code_slow journal_waits clock_behind "
     "standby_takes_over silent",

@@ -46,6 +46,8 @@ SAID: Final = frozenset({"at_s", "kind", "site", "text"})
 """Of an event in `Run.events`: what has a field of its own."""
 OVER_KEPT: Final = 4
 """Runs that are over and still shown."""
+FAILED_KEPT: Final = 16
+"""More of them, which have failed."""
 FAILED_SHOWN: Final = 20
 """Rows of a box that failed."""
 SKEW_US: Final = 10_000_000
@@ -96,7 +98,7 @@ class Watched:
     """A run as it is now. network: None where only the layout is known. slots: see `Growing.slots`. live: sites with a replica that counts.
     latency: bucket -> count of its whole time. events_since: those behind the first so many, as `Run.events`. behind: messages by source.
     born: what is of this run alone, and not of another one of its id, which goes on where it ended. dropped: rows of sources that were left
-    out, by ingress segment.
+    out, by ingress segment. failure: why it has failed, on one line.
     """
 
     run: str
@@ -120,6 +122,7 @@ class Watched:
     behind: Mapping[str, int] = field(default_factory=dict)
     born: object = None
     dropped: Mapping[int, int] = field(default_factory=dict)
+    failure: str | None = None
 
 
 @dataclass(slots=True)
@@ -184,10 +187,9 @@ class Watching:
         there = tuple(site for site, _ in sites)
         last = {run.run: run for run in runs}
         newest = [run for run in runs if last[run.run] is run]
-        over = {run.run for run in [run for run in newest if not run.active][-OVER_KEPT:]}
-        shown = [run for run in newest if run.active or run.run in over]
-        known = [self._run(run, there) for run in shown]
-        self._known = {run.run: each for run, each in zip(shown, known, strict=True)}
+        told = [newest[place] for place in shown([(run.planned.name, run.active, run.failure is not None) for run in newest])]
+        known = [self._run(run, there) for run in told]
+        self._known = {run.run: each for run, each in zip(told, known, strict=True)}
         scenes = tuple(each.scene for each in known)
         if self.scene is None or self.scene.sites != there or not _same(self.scene.runs, scenes):
             self.scene = Scene((0 if self.scene is None else self.scene.number) + 1, self._engine, self._name, there, scenes)
@@ -198,7 +200,7 @@ class Watching:
             tuple([gauge.memory_bytes for gauge in gauges]),
             tuple([gauge.heard_us for gauge in gauges]),
         )
-        readings = tuple(_reading(run, each, there, at_us) for run, each in zip(shown, known, strict=True))
+        readings = tuple(_reading(run, each, there, at_us) for run, each in zip(told, known, strict=True))
         return self.scene, Reading(self._readings, self.scene.number, at_us, processes, readings, *logs)
 
     def _run(self, run: Watched, sites: tuple[SceneSite, ...]) -> _Known:
@@ -206,7 +208,7 @@ class Watching:
         version = 0 if run.plan.version is None else run.plan.version.number
         made_of = (run.planned, run.network, run.plan, run.membership, run.growing.of)
         places = tuple(site.site for site in sites if site.state in ("live", "leaving"))
-        now = (*made_of, places, tuple(site.site for site in sites), run.active, run.redundancy)
+        now = (*made_of, places, tuple(site.site for site in sites), run.active, run.redundancy, run.failure)
         same = known is not None and known.born is run.born and all(one is other for one, other in zip(known.made_of, made_of))
         if known is not None and same and known.made_of[len(made_of) :] == now[len(made_of) :]:
             return known
@@ -225,7 +227,7 @@ class Watching:
             copies=tuple(
                 SceneCopy(c.number, c.segment, c.partitions, c.source, c.target, c.replaces) for c in joining.values()
             ),
-            geometry=picture.geometry,
+            geometry=picture.geometry, failure=run.failure,
         )  # fmt: skip
         slots = run.slots(zip(replicas.segment, replicas.partition, replicas.site))
         firsts = np.cumsum([0, *(segment.partitions for segment in picture.segments)])
@@ -235,6 +237,19 @@ class Watching:
         if known is not None and known.made_of[4] is not run.growing.of:
             past.rows.clear()  # Another generation counts anew.
         return _Known(now, run.born, picture, scene, slots, places_of, past)
+
+
+def shown(runs: Sequence[tuple[str, bool, bool]]) -> list[int]:
+    """Places of those that are told of: the active ones, the newest that are over, and whatever has failed and was not begun again, so that
+    nobody overlooks it because others have ended since.
+
+    runs: of each its dataflow, whether it is active and whether it has failed, oldest first.
+    """
+    newest = {dataflow: place for place, (dataflow, _, _) in enumerate(runs)}
+    over = [place for place, (_, active, _) in enumerate(runs) if not active]
+    failed = [place for place in over if runs[place][2] and newest[runs[place][0]] == place]
+    kept = {*over[-OVER_KEPT:], *failed[-FAILED_KEPT:]}
+    return [place for place, (_, active, _) in enumerate(runs) if active or place in kept]
 
 
 def _same(before: Sequence[SceneRun], now: Sequence[SceneRun]) -> bool:

@@ -172,6 +172,8 @@ class CheckpointProgress:
     """How many have been dropped since."""
     under_way: int | None
     """Number of the one that is being made."""
+    every_s: float | None = None
+    """From one to the next, in seconds. None: there is one only when somebody asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,7 @@ export class Dashboard {
     if (view.run !== this.shown) this.turn(view.run);
     const runs = this.model.scene.runs;
     head.runs.hidden = runs.length < 2;
-    keyed(head.runs, runs, (run) => run.run, (run) => h("option", { value: run.run }), (element, run) => write(element, `${run.dataflow} · ${run.run}`));
+    keyed(head.runs, runs, (run) => run.run, (run) => h("option", { value: run.run }), (element, run) => write(element, `${run.dataflow} · ${run.run}${run.active ? "" : run.failure ? " · failed" : " · over"}`));
     head.show(view);
     for (const part of [this.network, this.exchange, this.sites, this.facts, this.logs, this.failed, this.operate]) part.show(view);
     mark(document.documentElement, "data-readings", String(++this.readings));

@@ -10,6 +10,8 @@ const STATES = {
   refused: ["refused", "bad"], paused: ["paused", "none"], stale: ["no news", "warn"], recording: ["recording", "violet"],
 };
 
+const ENDS = { failed: ["failed", "bad"], over: ["over", "none"] };
+
 /** A watermark that is farther behind is a date: old data are replayed. */
 const FAR_S = 30 * 86_400;
 
@@ -25,6 +27,9 @@ export class Head {
     this.scheme = h("button.button.small", { type: "button", onclick: turnScheme, title: "Light, dark or as the system", "aria-label": "Scheme" }, "◐");
     this.right = h("span.pill", { title: "What this token allows" });
     this.runs = h("select", { "aria-label": "Run", hidden: true });
+    /** Of the connection, and of the run that is shown: null while it is active. */
+    this.link = "connecting";
+    /** @type {"failed"|"over"|null} */ this.end = null;
     for (const pill of [this.sites, this.redundancy, this.delivered, this.right]) pill.hidden = true;
     this.head = h(
       "header.head", {}, h("span.brand", {}, h("img", { src: "static/icon.svg", alt: "" }), "evenflow"), h("span.slash", { "aria-hidden": "true" }, "/"),
@@ -38,8 +43,14 @@ export class Head {
 
   /** @param {string} state */
   connection(state) {
-    const [text, tone] = STATES[state] ?? [state, "none"];
+    this.link = state;
     this.state.title = state === "held" ? "Something between here and the server keeps its stream back: numbers and what happened are asked for." : "";
+    this.tell();
+  }
+
+  /** A run that has ended is not live, however live the connection is. */
+  tell() {
+    const [text, tone] = (this.end && (this.link === "live" || this.link === "held") ? ENDS[this.end] : STATES[this.link]) ?? [this.link, "none"];
     write(this.state, text);
     mark(this.state, "data-tone", tone);
   }
@@ -54,10 +65,13 @@ export class Head {
   /** @param {View} view */
   show(view) {
     write(this.name, view.dataflow);
-    document.title = `${view.redundancy < view.replicas ? "! " : ""}${view.dataflow} · Evenflow`;
+    this.end = view.active ? null : view.failure ? "failed" : "over";
+    this.tell();
+    document.title = `${view.failure || (view.active && view.redundancy < view.replicas) ? "! " : ""}${view.dataflow} · Evenflow`;
     write(this.version, `${view.run}${view.version === null ? "" : ` · version ${view.version}`} · ${seconds(view.seconds)}`);
     const live = view.sites.filter((site) => site.role !== "dead" && site.role !== "left").length, dead = view.sites.filter((site) => site.role === "dead").length;
-    this.sites.hidden = this.redundancy.hidden = false;
+    this.sites.hidden = false;
+    this.redundancy.hidden = !view.active;
     write(this.sites, counted(live, "site") + (dead ? `, ${dead} dead` : ""));
     mark(this.sites, "data-tone", dead ? "bad" : null);
     write(this.redundancy, `redundancy ${view.redundancy} of ${view.replicas}`);
@@ -75,7 +89,7 @@ export class Head {
     rowsOut.show(perSecond(view.rowsOutPerS), lost || `${short(view.rowsOut)} in all`, view.failedRows ? "warn" : null);
     latency.show(ms(view.p99), `p50 ${ms(view.p50)}`);
     if (view.lagS !== null && view.lagS > FAR_S) watermark.show(new Date(view.nowMs - view.lagS * 1000).toISOString().slice(0, 10), "event time, far from the clock");
-    else watermark.show(view.lagS === null ? DASH : seconds(view.lagS), view.lagS === null ? "no event time" : "behind the clock");
+    else watermark.show(view.lagS === null ? DASH : seconds(view.lagS), view.lagS !== null ? "behind the clock" : view.active ? "no event time" : "the run is over");
     epoch.show(whole(view.epoch), `${view.inFlight} in flight`);
   }
 }

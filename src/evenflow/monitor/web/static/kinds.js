@@ -8,6 +8,7 @@
 export const KINDS = {
   kill: { tone: "bad", name: "kill", aloud: true, marked: true, line: "--bad" },
   site_lost: { tone: "bad", name: "site lost", aloud: true, marked: true, line: "--bad" },
+  failed: { tone: "bad", name: "failed", aloud: true, marked: true, line: "--bad" },
   lost: { tone: "bad", name: "all replicas lost", aloud: true, marked: true, line: "--bad" },
   rows_lost: { tone: "bad", name: "rows lost", aloud: true, marked: true, line: "--bad" },
   begun_anew: { tone: "bad", name: "begun anew", aloud: true, marked: true, line: "--bad" },

@@ -7,7 +7,7 @@
  *   busy: number|null, behind: number|null}} SegmentView */
 /** @typedef {{busy: number|null, rowsIn: number|null, rowsOut: number|null, failed: number, late: number, cost: number|null, segments: number[]}} BoxView */
 /** @typedef {{label?: string, what: string, why: string, tone: "none"|"good"|"warn"|"bad", site: number|null, box: string|null}} Held */
-/** @typedef {{run: string, dataflow: string, version: number|null, active: boolean, seconds: number, replicas: number, redundancy: number, delivered: number|null,
+/** @typedef {{run: string, dataflow: string, version: number|null, active: boolean, failure: string|null, seconds: number, replicas: number, redundancy: number, delivered: number|null,
  *   p50: number|null, p99: number|null, rowsIn: number, rowsOut: number, lateRows: number, failedRows: number, rowsInPerS: number|null, rowsOutPerS: number|null,
  *   nowMs: number, lagS: number|null, epoch: number, epochsPerS: number|null, inFlight: number, held: Held, sites: SiteView[], segments: SegmentView[], boxes: Map<string, BoxView>, boxNames: string[],
  *   arrows: {rowsPerS: number|null, epochs: number|null, bytes: number|null}[], geometry: any, scene: number, checkpoint: any, journal: any, behind: any[], tables: any[], slow: any[],
@@ -70,11 +70,11 @@ export class Model {
     const latency = latencies(now.latency, long?.was.latency);
     const watermarks = now.sources.watermark_us.filter((each) => each !== null);
     return {
-      run: run.run, dataflow: run.dataflow, version: run.version || null, active: run.active, seconds: now.elapsed_us / 1e6, replicas: run.replicas, redundancy: run.redundancy,
+      run: run.run, dataflow: run.dataflow, version: run.version || null, active: run.active, failure: run.failure ?? null, seconds: now.elapsed_us / 1e6, replicas: run.replicas, redundancy: run.redundancy,
       delivered: now.delivered_ppm === null ? null : now.delivered_ppm / 1e6, p50: quantile(latency, 0.5), p99: quantile(latency, 0.99), rowsIn: now.rows_in, rowsOut: now.rows_out,
       lateRows: now.late_rows, failedRows: now.failed_rows, rowsInPerS: rate((each) => each.rows_in), rowsOutPerS: rate((each) => each.rows_out),
-      nowMs: newest.reading.at_us / 1000, lagS: watermarks.length ? Math.max(0, (newest.reading.at_us - Math.min(...watermarks)) / 1e6) : null, epoch: now.epoch, epochsPerS: rate((each) => each.epoch), inFlight: now.epochs_in_flight,
-      held: atRisk(run, sites) ?? held(sites, boxes), sites, segments, boxes, boxNames: run.boxes.map((each) => each.name), arrows: arrowsOf(run, now, boxes), geometry: run.geometry, scene: newest.scene.number,
+      nowMs: newest.reading.at_us / 1000, lagS: run.active && watermarks.length ? Math.max(0, (newest.reading.at_us - Math.min(...watermarks)) / 1e6) : null, epoch: now.epoch, epochsPerS: rate((each) => each.epoch), inFlight: now.epochs_in_flight,
+      held: ended(run) ?? atRisk(run, sites) ?? held(sites, boxes), sites, segments, boxes, boxNames: run.boxes.map((each) => each.name), arrows: arrowsOf(run, now, boxes), geometry: run.geometry, scene: newest.scene.number,
       checkpoint: now.checkpoint, journal: now.journal, behind: behindOf(run, now), tables: now.tables ?? [], slow: now.slow, movedWhole: [], failed: now.failed ?? [], logs: newest.reading.logs ?? [], logsCount: newest.reading.logs_count ?? 0,
     };
   }
@@ -199,6 +199,13 @@ function arrowsOf(run, now, boxes) {
 
 function behindOf(run, now) {
   return run.segments.filter((segment) => segment.source !== null).map((segment, i) => ({ source: segment.source, topic: segment.source, messages: now.sources.behind[i] })).filter((each) => each.messages !== null && each.messages !== undefined);
+}
+
+/** Nothing holds back what is over. Pure. @param {any} run @returns {Held|null} */
+export function ended(run) {
+  if (run.active) return null;
+  if (run.failure) return { label: "Failed", what: "the run has failed", why: run.failure, tone: "bad", site: null, box: null };
+  return { label: "Over", what: "the run is over", why: "it has ended as it should, or somebody has stopped it", tone: "none", site: null, box: null };
 }
 
 /** Whether one more death could end it. Pure. @param {any} run @param {SiteView[]} sites @returns {Held|null} */

@@ -16,10 +16,11 @@ Now = Callable[[], float]
 
 
 class CheckpointNumbers:
-    """retained: those that were there when the driver began. now_s: since 1970. kept: those that must not go, though newer ones come."""
+    """retained: those that were there when the driver began. now_s: since 1970. every_s: from one to the next, None: when somebody asks.
+    kept: those that must not go, though newer ones come."""
 
-    def __init__(self, retained: Sequence[Completed] = (), now_s: Now = time.time) -> None:
-        self._now_s = now_s
+    def __init__(self, retained: Sequence[Completed] = (), now_s: Now = time.time, *, every_s: float | None = None) -> None:
+        self._now_s, self._every_s = now_s, every_s
         self._began_s: dict[int, float] = {}
         self._stamped: dict[int, Completed] = {}
         self._newest = retained[-1] if retained else None
@@ -61,6 +62,6 @@ class CheckpointNumbers:
         """failures: dropped since the newest. open_number: of the one that is under way."""
         newest = self._newest
         if newest is None:
-            return CheckpointProgress(None, None, None, None, None, failures, open_number)
+            return CheckpointProgress(None, None, None, None, None, failures, open_number, self._every_s)
         age_s = round(max(0.0, self._now_s() - newest.ended_s), 3) if newest.ended_s else None
-        return CheckpointProgress(newest.number, newest.epoch, newest.bytes, age_s, newest.seconds, failures, open_number)
+        return CheckpointProgress(newest.number, newest.epoch, newest.bytes, age_s, newest.seconds, failures, open_number, self._every_s)

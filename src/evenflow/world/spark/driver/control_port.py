@@ -289,15 +289,17 @@ class ControlPort:
         self._owned.release()
 
     def _watch(self, connection: Connection) -> None:
-        """Tell scenes and readings until the reader goes, or the engine ends."""
+        """Tell scenes and readings until the reader goes, or the engine ends: then once more, since why may have happened just now."""
         if self._watchers >= WATCHERS_MAX:
             raise OperationRefused(f"{WATCHERS_MAX} processes watch this engine already: `evenflow ui` shows it to any number of people")
         self._watchers += 1
         try:
             connection.settimeout(READ_S)
             scene = reading = 0
-            while not self._closed.wait(self._watcher.due_s()):
-                scene, reading, told = self._watcher.news(scene, reading)
+            closed = False
+            while not closed:
+                closed = self._closed.wait(self._watcher.due_s())
+                scene, reading, told = self._watcher.news(scene, reading, now=closed)
                 for text in told:
                     connection.send(CONTROL, [b'{"told":', text, b"}"])
         except OSError:

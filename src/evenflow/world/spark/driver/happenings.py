@@ -54,7 +54,10 @@ class Happenings:
             self._all.append(event | details)
         site = happened.site if happened.site >= 0 else None
         facts = about(run=self._run, dataflow=self._dataflow, site=site, kind=str(happened.kind), epoch=details.get("epoch"))
-        log.info("%s: %s", self._run or "run", happened.text, extra=facts)
+        if happened.kind == Kind.FAILED:
+            log.error("%s: failed: %s", self._run or "run", happened.text, extra=facts)
+        else:
+            log.info("%s: %s", self._run or "run", happened.text, extra=facts)
 
     def since(self, count: int) -> list[dict[str, Any]]:
         """Those behind the first so many, oldest first."""

@@ -23,7 +23,7 @@ from evenflow.availability.reading import Read
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.events import Kind, StopRequested
 from evenflow.coordinator.survival import SURVIVED, Gathering, Survival
-from evenflow.errors import ClusterError, EvenflowError, LocationError, Overtaken
+from evenflow.errors import ClusterError, EvenflowError, LocationError, Overtaken, in_a_line
 from evenflow.store.journal import Unsure
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.interrupts import heed
@@ -86,6 +86,7 @@ class Generations:
         self.over = threading.Event()
         self._lock = threading.Lock()
         self._asked: StopRequested | None = None
+        self._told_failure = False
         self._survival = Survival()
         if first.over.is_set():
             self.over.set()
@@ -141,8 +142,19 @@ class Generations:
 
     def _finish(self, error: EvenflowError | None) -> None:
         self.newest.error = error
+        if error is not None:
+            self._tell(error)
         self.newest.close_sinks()
+        for outlet in self.newest.outlets.values():
+            outlet.last_words(self._tell)
         self.over.set()
+
+    def _tell(self, error: EvenflowError) -> None:  # from any thread
+        """Whoever watches hears why it has failed, once: what comes behind the first error follows from it."""
+        with self._lock:
+            told, self._told_failure = self._told_failure, True
+        if not told:
+            self.newest.record(Kind.FAILED, in_a_line(error), error=type(error).__name__, message=str(error))
 
     def _go_on(self, means: Means, before: RunLoop) -> None:  # in a thread of its own
         error: EvenflowError | None = before.error

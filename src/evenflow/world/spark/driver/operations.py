@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from evenflow.coordinator.events import SparesChanged
 from evenflow.coordinator.fleet import Drain, Look, Stay, named
 from evenflow.coordinator.operations import obstacles
-from evenflow.errors import ClusterError, OperationRefused
+from evenflow.errors import ClusterError, OperationRefused, in_a_line
+from evenflow.monitor.watching import shown
 from evenflow.statistics.moves import in_all, moves_of
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.placement import Placement, check_session, executors, find_room
@@ -257,11 +258,11 @@ class Operations:
         coordinator = engine._ensure_sites()
         sites = {site.site: site.to_json() | {"partitions": 0, "coming": 0, "utilization": 0.0} for site in coordinator.describe_sites()}
         runs = []
-        for run in engine.runs:
+        known = [(run, run.is_active, run.exception()) for run in engine.runs]
+        for place in shown([(run.dataflow, active, not active and error is not None) for run, active, error in known]):
+            run, active, error = known[place]
             progress = run.numbers()
-            if not progress.active:
-                continue
-            for told in progress.sites:
+            for told in progress.sites if active else ():
                 mine = sites.get(told.site)
                 if mine is not None:
                     mine["partitions"] += told.partitions
@@ -271,6 +272,8 @@ class Operations:
                 {
                     "run": progress.run,
                     "dataflow": progress.dataflow,
+                    "state": "live" if active else "over" if error is None else "failed",
+                    "error": None if active or error is None else in_a_line(error),
                     "replicas": progress.replicas,
                     "redundancy": progress.redundancy,
                     "rows_in_per_s": progress.rows_in_per_s,

@@ -133,6 +133,12 @@ class Outlet:
         self._closing.set()
         self._epochs.put(None)
 
+    def last_words(self, failed: Callable[[EvenflowError], None]) -> None:
+        """The run is over. failed: is told if the sink has failed, or cannot be closed; of one error it may hear twice."""
+        self._on_failure = failed
+        if self.error is not None:
+            failed(self.error)
+
     def join(self, timeout_s: float) -> bool:
         self._thread.join(timeout_s)
         return not self._thread.is_alive()

@@ -20,7 +20,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.ledger import shed_table
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
-from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError
+from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError, in_a_line
 from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import Layout
 from evenflow.statistics.moves import moves_of
@@ -98,6 +98,11 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         """It has not ended yet."""
         return not self._generations.over.is_set()
 
+    @property
+    def dataflow(self) -> str:
+        """Its name."""
+        return self._driven.layout.name
+
     def exception(self) -> EvenflowError | None:
         """Why the run failed; None while it is active and when it ended as it should."""
         return self._driven.failure if self._generations.over.is_set() else None
@@ -163,7 +168,9 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
 
     def watched(self) -> Watched:
         """What those who watch the engine are told of it."""
-        return replace(self._driven.watched(self._network), active=self.is_active)
+        active, error = self.is_active, self.exception()
+        failure = None if active or error is None else in_a_line(error)
+        return replace(self._driven.watched(self._network), active=active, failure=failure)
 
     def statistics(self, last_s: float = 10.0) -> Statistics:
         """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition
@@ -195,11 +202,12 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         sources), shedding_ended (also source, epoch, through, rows, seconds: of what was left out since it began), scaling and
         scaling_waits (also sites, wanted), user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble,
         not_backed_up, restarted (also epoch, generation), lost (all replicas of something: the run waits for sites and goes on),
-        recovered_in_place (also epoch, generation), before its start standby_waits, standby_takes_over (also silent_s, waited_s) and
-        standby_ends (all with location, generation of whom it waited for), clock_behind (this driver's clock is behind the journal's times:
-        also behind_s), journal_waits (the location's store does not take what it should), journal_back, checkpoint_completed,
-        checkpoint_dropped or checkpoint_passed_over (it cannot be read: an older one is gone on from). Events of a move have also number,
-        segment, partitions, source, target, reason and bytes, and the last one seconds and stall_ms: see `moves`.
+        recovered_in_place (also epoch, generation), failed (why the run has ended; also error, its class, and message, all of its text),
+        before its start standby_waits, standby_takes_over (also silent_s, waited_s) and standby_ends (all with location, generation of whom
+        it waited for), clock_behind (this driver's clock is behind the journal's times: also behind_s), journal_waits (the location's store
+        does not take what it should), journal_back, checkpoint_completed, checkpoint_dropped or checkpoint_passed_over (it cannot be read:
+        an older one is gone on from). Events of a move have also number, segment, partitions, source, target, reason and bytes, and the
+        last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()
 

@@ -161,7 +161,7 @@ class RunLoop:
         self._stored = Stored()
         self._appender: Appender | None = None
         self.store_url = None if taken is None else taken.location.store.url
-        self.checkpoint_numbers = CheckpointNumbers(() if taken is None else taken.standing.checkpoints)
+        self.checkpoint_numbers = CheckpointNumbers(() if taken is None else taken.standing.checkpoints, every_s=checkpoint_s)
         if taken is not None:
             self._appender = Appender(run_id, taken.location.store, taken.standing.generation, self._journal_says)
         self._living: Living | None = None

@@ -12,10 +12,11 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
+from evenflow.errors import EvenflowError
 from evenflow.monitor.history import History
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene, SceneSite, SiteState
-from evenflow.monitor.watching import OVER_KEPT, Gauges, Watched, Watching
+from evenflow.monitor.watching import Gauges, Watched, Watching, shown
 from evenflow.world.spark.driver.known import KnownSite, Warnings
 
 EVERY_S: Final = 0.5
@@ -28,7 +29,12 @@ class WatchedRun(Protocol):
     """A run, as far as it can be watched."""
 
     @property
+    def dataflow(self) -> str: ...
+
+    @property
     def is_active(self) -> bool: ...
+
+    def exception(self) -> EvenflowError | None: ...
 
     def watched(self) -> Watched: ...
 
@@ -67,11 +73,11 @@ class Watcher:
         """For how long there is nothing new yet."""
         return max(0.0, self._looked_s + EVERY_S - time.monotonic())
 
-    def news(self, scene: int, reading: int) -> tuple[int, int, list[bytes]]:
+    def news(self, scene: int, reading: int, *, now: bool = False) -> tuple[int, int, list[bytes]]:
         """(scene, reading, JSON of the scene, if it is another one, and of the newest reading) for somebody who knows those of these
-        numbers, 0 for none. Nothing to say if the newest is known."""
+        numbers, 0 for none. Nothing to say if the newest is known. now: it is looked at once, though another reading is not due."""
         with self._lock:
-            if self.due_s() <= 0.0:
+            if now or self.due_s() <= 0.0:
                 self._look()
             news = self._history.since(reading, scene)
             if news is None:
@@ -85,8 +91,8 @@ class Watcher:
         self._looked_s = time.monotonic()
         # Asked once each: a run that ends meanwhile would be neither active nor among those that are over.
         asked = [(run, run.is_active) for run in self._engine.runs]
-        over = [run for run, active in asked if not active][-OVER_KEPT:]
-        runs = [run.watched() for run, active in asked if active or run in over]
+        places = shown([(run.dataflow, active, not active and run.exception() is not None) for run, active in asked])
+        runs = [asked[place][0].watched() for place in places]
         warnings = self._coordinator.warnings
         scene, reading = self._watching.look(time.time_ns() // 1000, self._sites(), runs, (tuple(warnings.lines), warnings.count))
         if self._history.scene is not scene:
