@@ -10,7 +10,7 @@ import pytest
 from evenflow.bench.delivered import Delivered
 from evenflow.bench.events import BEGIN_US, VaryingEvents
 from evenflow.bench.overload import best, loss, together, usefulness
-from evenflow.bench.slept import late_s, of_report
+from evenflow.bench.slept import late_s, lateness, of_report
 
 
 def out(at_s: list[float], age_ms: list[float]) -> Delivered:
@@ -59,3 +59,29 @@ def test_rows_whose_rate_changes_are_due_when_they_say() -> None:
     for number, us in zip(numbers, due_us, strict=True):
         assert source.due(BEGIN_US + int(us)) == number + 1
         assert source.due(BEGIN_US + int(us) - 1) == number
+
+
+def test_what_is_late_long_after_a_calm_is_a_figure_of_its_own() -> None:
+    """Goal: one late answer minutes later does not make all of the time before it late."""
+    at = [float(x) for x in np.arange(0, 60, 0.1)]
+    ages = [500.0 if 3 <= x < 4.6 or 40 <= x < 40.05 else 10.0 for x in at]
+    assert lateness(out(at, ages), 2.0, 59.0, 250.0, 5.0) == pytest.approx((2.75, 0.5))
+    assert lateness(out(at, ages), 5.0, 59.0, 250.0, 5.0) == pytest.approx((0.0, 0.5))
+    assert lateness(out(at, ages), 2.0, 59.0, 250.0, math.inf) == pytest.approx((38.25, 0.0))
+
+
+def test_two_late_answers_with_less_than_a_calm_between_them_are_one_time() -> None:
+    at = [float(x) for x in np.arange(0, 30, 0.1)]
+    ages = [500.0 if x in (at[30], at[70]) else 10.0 for x in at]
+    assert lateness(out(at, ages), 2.0, 29.0, 250.0, 5.0) == pytest.approx((5.25, 0.0))
+    assert lateness(out(at, ages), 2.0, 29.0, 250.0, 3.0) == pytest.approx((1.25, 0.5))
+
+
+def test_a_silence_is_late_if_what_ends_it_is() -> None:
+    """Goal: that nothing comes for a while is no lateness by itself; from when on it was one, what comes next says."""
+    at = [*(float(x) for x in np.arange(0, 3, 0.1)), *(float(x) for x in np.arange(5, 12, 0.1))]
+    assert late_s(out(at, [10.0] * len(at)), 2.0, 11.0, 250.0) == 0.0
+    ages = [2000.0 if x == 5.0 else 10.0 for x in at]
+    assert late_s(out(at, ages), 2.0, 11.0, 250.0) == pytest.approx(3.25)
+    assert lateness(out(at, ages), 2.0, 11.0, 250.0, 0.25) == pytest.approx((0.0, 2.0)), "3.25 to 5.25"
+    assert late_s(out([], []), 2.0, 11.0, 250.0) == pytest.approx(9.0)

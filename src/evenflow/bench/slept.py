@@ -42,13 +42,34 @@ def delivered(answers: Output, begin_us: int) -> Delivered:
 
 
 def late_s(seen: Delivered, from_s: float, to_s: float, most_ms: float, width_s: float = 0.25) -> float:
-    """For how long after from_s some answer was older than that, until none was any more before to_s; also while nothing came at all."""
-    last = from_s
-    for at in np.arange(from_s, to_s - width_s / 2, width_s):
-        piece = seen.between(float(at), float(at) + width_s)
-        if not len(piece.age_ms) or float(piece.age_ms.max()) > most_ms:
-            last = float(at) + width_s
-    return last - from_s
+    """For how long after from_s some answer was older than that, until none was any more before to_s."""
+    return lateness(seen, from_s, to_s, most_ms, math.inf, width_s)[0]
+
+
+def lateness(seen: Delivered, from_s: float, to_s: float, most_ms: float, calm_s: float, width_s: float = 0.25) -> tuple[float, float]:
+    """(for how long after from_s some answer was older than most_ms, until none was for calm_s, or until to_s; how long in all some was
+    behind that calm), both in whole pieces of width_s, seconds.
+
+    An answer is too old from most_ms behind its due time on until it comes: when nothing comes for a while, what comes next says whether
+    that was too long. Behind the last answer of all it was. Cost: O(n).
+    """
+    count = max(0, math.ceil((to_s - from_s) / width_s - 0.5))
+    old = seen.age_ms > most_ms
+    until = np.floor((seen.at_s[old] - from_s) / width_s)
+    since = np.floor((seen.at_s[old] - (seen.age_ms[old] - most_ms) / 1e3 - from_s) / width_s)
+    within = (until >= 0) & (since < count)
+    edges = np.zeros(count + 1, np.int64)
+    np.add.at(edges, np.clip(since[within], 0, count).astype(np.int64), 1)
+    np.add.at(edges, np.clip(until[within] + 1, 0, count).astype(np.int64), -1)
+    late = np.cumsum(edges[:count]) > 0
+    late |= from_s + width_s * np.arange(count) > seen.at_s.max(initial=-math.inf)
+    # The first piece from which on there is a calm; the end counts as one.
+    bad = np.flatnonzero(late)
+    gaps = np.diff(bad, append=math.inf)
+    settled = 0
+    if len(bad) and bad[0] * width_s < calm_s:
+        settled = int(bad[int(np.argmax((gaps - 1) * width_s >= calm_s))]) + 1
+    return settled * width_s, int(late[settled:].sum()) * width_s
 
 
 def of_report(**found: Any) -> dict[str, Any]:
