@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from evenflow.bench.region import PARTITIONS, Region, compared, expected, gap_ms
-from evenflow.bench.wide_area import leading
+from evenflow.bench.wide_area import Struck, brings, by_region
 from evenflow.sources.cut import cut_by_content
 
 BEGIN_US = 1_700_000_000_000_000
@@ -54,5 +55,23 @@ def test_a_gap_that_goes_on_counts_too(times: list[float], gap: float) -> None:
     assert gap_ms(times, 1.6, 3.0) == pytest.approx(gap)
 
 
-def test_the_region_with_most_bytes_brings_the_rows() -> None:
-    assert leading([10, 900, 20]) == 1 and leading([10, 900, 20], besides=1) == 2
+def test_a_region_brings_the_rows_if_the_subscriber_and_the_bytes_say_so() -> None:
+    assert brings(1, [10, 900, 20])
+    assert not brings(0, [10, 900, 20]), "it brings heads"
+    assert not brings(1, [900, 900, 20]), "one has come back, and both have brought rows lately"
+
+
+def test_the_region_that_is_back_may_be_struck_again() -> None:
+    """Goal: both events are told, with their gaps and with who brought how much, when they strike the same region, and when not."""
+    cut, killed = Struck("cut", 0, 1.0, [90, 5, 5]), Struck("killed", 0, 2.0, [80, 6, 6])
+    told = by_region([10.0, 40.0], [100, 7], [cut, killed], [160.0, 70.0])
+    assert [(each["delay_ms"], each["fate"], each["gap_ms"], each["calm_bytes"]) for each in told] == [
+        (10.0, "cut and killed", 160.0, 100),
+        (40.0, "none", None, 7),
+    ]
+    assert told[0]["struck"] == [
+        {"what": "cut", "gap_ms": 160.0, "brought_bytes": [90, 5, 5]},
+        {"what": "killed", "gap_ms": 70.0, "brought_bytes": [80, 6, 6]},
+    ]
+    other = by_region([10.0, 40.0], [100, 7], [cut, replace(killed, region=1)], [160.0, 170.0])
+    assert [(each["fate"], each["gap_ms"]) for each in other] == [("cut", 160.0), ("killed", 170.0)]

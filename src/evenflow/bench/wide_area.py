@@ -1,7 +1,7 @@
 """Three regions of a group, each a standalone cluster of its own, behind ways of 10, 40 and 90 ms: one is cut off and comes back, one dies.
 
-A subscriber reads all three through proxies on loopback and never waits for the one that is away. All rows are compared with what the
-dataflow must put out.
+A subscriber reads all three through proxies on loopback and never waits for the one that is away. What is cut off, and what dies, is the
+region that brings the rows just then. All rows are compared with what the dataflow must put out.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
+from statistics import median
 from typing import Any, Final
 
 from evenflow.bench import killing
@@ -165,35 +166,38 @@ def measured(
         while not taken.times_s and time.monotonic() < deadline:
             taken.take(subscriber, time.monotonic() + 1.0)
         taken.take(subscriber, time.monotonic() + setting.calm_s / 2)
+
+        def bringing() -> tuple[int, list[int]]:
+            """The region that brings the rows, and what each has brought in the last SPAN_S: when both say the same one."""
+            deadline = time.monotonic() + COMES_S
+            while time.monotonic() < deadline:
+                just, leg = brought(SPAN_S), subscriber.leg
+                if leg is not None and brings(leg, just):
+                    return leg, just
+            raise ClusterError(f"for {COMES_S:g} s no region brought most bytes and was the one that brings the rows")
+
         say("all three regions are there")
         first = len(taken.late_s)
         calm = brought(setting.calm_s)
         usual = sorted(taken.late_s[first:])
-        happened: dict[str, tuple[int, float]] = {}
-        cut = leading(calm)
-        happened["cut"] = cut, time.monotonic()
+        cut, just = bringing()
+        struck = [Struck("cut", cut, time.monotonic(), just)]
         ways[cut].cut()
         say(f"region {cut + 1}, which brings the rows, is cut off for {setting.cut_s:g} s")
         taken.take(subscriber, time.monotonic() + setting.cut_s)
         ways[cut].heal()
         back = brought(setting.calm_s)
-        killed = leading(back, besides=cut)
-        happened["killed"] = killed, drivers[killed].kill()
-        say(f"region {killed + 1} dies")
+        killed, just = bringing()
+        struck.append(Struck("killed", killed, drivers[killed].kill(), just))
+        say(f"region {killed + 1}, which brings the rows, dies")
         taken.take(subscriber, time.monotonic() + setting.calm_s)
         progress = subscriber.progress()
-    gaps = {what: gap_ms(taken.times_s, at_s, at_s + SPAN_S) for what, (_, at_s) in happened.items()}
-    fates = {number: what for what, (number, _) in happened.items()}
-    each = [
-        {"delay_ms": ms, "fate": fates.get(number, "none"), "gap_ms": gaps.get(fates.get(number, "")), "calm_bytes": calm[number]}
-        for number, ms in enumerate(DELAYS_MS)
-    ]
-    found = sorted(gaps.values())
+    gaps = [gap_ms(taken.times_s, each.at_s, each.at_s + SPAN_S) for each in struck]
     return {
         "driver_kills": 1,
         "cuts": 1,
-        "gap_ms_p50": sum(found) / len(found),
-        "gap_ms_max": found[-1],
+        "gap_ms_p50": median(gaps),
+        "gap_ms_max": max(gaps),
         "gap_ms_must": setting.width_ms + HEDGE_MS + max(DELAYS_MS) - min(DELAYS_MS) + SLACK_MS,
         "usual_gap_ms": gap_ms(taken.times_s, taken.times_s[first], taken.times_s[first] + setting.calm_s - 1),
         **compared(taken.rows, expected(drivers[0].region, round(begin_s * 1e6), taken.last)),
@@ -204,15 +208,36 @@ def measured(
         "epochs": len(taken.times_s),
         "hedged": progress["hedged"],
         "swapped": progress["swapped"],
-        "each": each,
+        "each": by_region(DELAYS_MS, calm, struck, gaps),
         "quick": quick,
         "machine": machine(),
     }
 
 
-def leading(brought: Sequence[int], besides: int | None = None) -> int:
-    """The region that brings the rows: most bytes."""
-    return max((number for number in range(len(brought)) if number != besides), key=lambda number: (brought[number], -number))
+@dataclass(frozen=True, slots=True)
+class Struck:
+    """what: "cut" or "killed". region: the one that it happened to. at_s: monotonic. brought: bytes of each region in the SPAN_S before."""
+
+    what: str
+    region: int
+    at_s: float
+    brought: Sequence[int]
+
+
+def by_region(delays_ms: Sequence[float], calm: Sequence[int], struck: Sequence[Struck], gaps: Sequence[float]) -> list[dict[str, Any]]:
+    """What happened to each. One may have been struck twice: when it is back it brings the rows again."""
+    found = []
+    for number, delay_ms in enumerate(delays_ms):
+        mine = [(each, gap) for each, gap in zip(struck, gaps, strict=True) if each.region == number]
+        told = [{"what": each.what, "gap_ms": gap, "brought_bytes": list(each.brought)} for each, gap in mine]
+        fate, longest = " and ".join(each.what for each, _ in mine) or "none", max((gap for _, gap in mine), default=None)
+        found.append({"delay_ms": delay_ms, "fate": fate, "gap_ms": longest, "calm_bytes": calm[number], "struck": told})
+    return found
+
+
+def brings(leg: int, brought: Sequence[int]) -> bool:
+    """Whether this region, which the subscriber says brings the rows, has brought more bytes than any other."""
+    return all(other < brought[leg] for number, other in enumerate(brought) if number != leg)
 
 
 def free_ports(count: int) -> list[int]:
