@@ -210,3 +210,23 @@ def command(*options: str) -> int:
     with pytest.raises(SystemExit) as end:
         main(["bench", "failover", *options, "--json"])
     return int(end.value.code or 0)
+
+
+BAD = {"rows_lost": 1, "rows_repeated": 20, "rows_wrong": 300}
+
+
+@pytest.mark.parametrize(
+    ("measured", "count"),
+    [
+        (BAD, 321),
+        (BAD | {"guarantee": "precise"}, 321),
+        (BAD | {"guarantee": "no-loss"}, 301),
+        (BAD | {"guarantee": "gap"}, 0),
+        (BAD | {"unordered": None}, 321),
+        ({"rows_lost": 0, "rows_repeated": 0, "rows_wrong": 0, "unordered": BAD}, 321),
+    ],
+)
+def test_rows_that_are_not_as_promised_fail_the_command(monkeypatch: pytest.MonkeyPatch, measured: dict[str, Any], count: int) -> None:
+    monkeypatch.setattr(failover, "run", lambda **_: {"quick": False, "failed": None, **measured})
+    assert failover.broken(measured) == count
+    assert command() == (1 if count else 0)

@@ -60,6 +60,31 @@ def test_a_lost_and_a_repeated_epoch_are_found(released: dict[str, Released], si
     assert output.repeated_epochs == 1
 
 
+def test_a_sink_that_stops_or_is_given_nothing_has_lost_what_it_should_have_had(released: dict[str, Released]) -> None:
+    """Goal: an output is compared as far as the counts came, less a second, and not only as far as it came itself."""
+    whole = given(released["traffic"], released["view"]).compare()
+    never = given(released["traffic"], []).compare()
+    counts = given(released["traffic"], [])
+    counts.sessions = False
+    rows = counts.compare().expected
+    assert never.got == rows and 0 < never.lost == never.expected - rows < whole.expected - rows
+    full = [batch for batch in released["view"] if batch[1].num_rows]
+    stopped = given(released["traffic"], full[: len(full) // 10]).compare()
+    assert stopped.lost > 0 and stopped.expected == never.expected
+
+
+def test_what_comes_first_come_is_compared_as_far_as_the_counts_came(released: dict[str, Released]) -> None:
+    monitored = Monitored(EXAMPLE, RATE, 0, unordered=True)
+    assert monitored.first_come is not None
+    for epoch, batch in released["traffic"]:
+        monitored.traffic(epoch, batch)
+    none = monitored.compare_first_come()
+    assert none.got == 0 < none.lost == none.expected
+    for epoch, batch in released["traffic"]:
+        monitored.first_come(epoch, batch)
+    assert monitored.compare_first_come().lost == 0
+
+
 def test_ages_are_counted_from_when_a_packet_was_due(released: dict[str, Released]) -> None:
     monitored = given(released["traffic"], released["view"])
     moments, ages = monitored.ages()

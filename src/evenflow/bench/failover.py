@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -230,6 +230,16 @@ def promised(example: Any, setting: Setting) -> str:
     planned = layout(Monitored(example, setting.rate, 0, sessions=not setting.closes).dataflow().network, sites=SITES)
     modes = modes_of(planned, setting.availability or Mode.PAIRS, SITES, setting.replicas)
     return str(min((given_to(planned, modes, sink) for sink in planned.sinks), key=list(Guarantee).index))
+
+
+def broken(measured: Mapping[str, Any]) -> int:
+    """Rows that are not what the outputs promise, of a report: lost, wrong, and repeated where a sink's are given once. None that are
+    missing where some may be."""
+    promise = measured.get("guarantee") or Guarantee.PRECISE
+    if promise == Guarantee.GAP:
+        return 0
+    names = ("rows_lost", "rows_wrong") if promise == Guarantee.NO_LOSS else ("rows_lost", "rows_wrong", "rows_repeated")
+    return sum(int(found.get(name, 0)) for found in (measured, measured.get("unordered") or {}) for name in names)
 
 
 def one_line(number: int, watched: Watched) -> str:

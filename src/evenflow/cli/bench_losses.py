@@ -45,7 +45,7 @@ def failover(
     Example: `evenflow bench failover --kills 200 --seconds-between 1 --out failover.json`
     """
     from evenflow.bench.failing import Setting
-    from evenflow.bench.failover import run
+    from evenflow.bench.failover import broken, run
     from evenflow.cli.demo import example_path
     from evenflow.world.flow_file import load_module
 
@@ -57,7 +57,7 @@ def failover(
     )  # fmt: skip
     measured = run(setting=setting, example=load_module(example_path()), quick=quick, say=output.say)
     code = finish({**measured, "seed": seed}, context, out, output)
-    return FAILED if measured["failed"] is not None else code
+    return FAILED if measured["failed"] is not None or broken(measured) else code
 
 
 @bench.command()
@@ -183,7 +183,9 @@ def wide_area(context: typer.Context, quick: Quick = False, out: Out = None, jso
     """
     from evenflow.bench.wide_area import QUICK, Setting, run
 
-    return finish(run(setting=QUICK if quick else Setting(), quick=quick, say=context.obj.say), context, out, context.obj)
+    measured = run(setting=QUICK if quick else Setting(), quick=quick, say=context.obj.say)
+    code = finish(measured, context, out, context.obj)
+    return FAILED if measured["rows_lost"] + measured["rows_repeated"] else code
 
 
 @bench.command()
