@@ -32,6 +32,18 @@ def test_a_recording_is_told_with_what_happened(tmp_path: Path, capfd: pytest.Ca
     assert "site_lost" in said.err and "redundancy" in said.err and said.err.count(" in flight") >= 3
 
 
+def test_a_recording_of_a_stranger_does_not_steer_the_terminal(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = recording(tmp_path / "run.jsonl")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(" is lost", r" is \u001b]0;mine\u0007\u009b2J [/lost] :key:"), encoding="utf-8"
+    )
+    with pytest.raises(SystemExit) as end:
+        main(["watch", str(path)])
+    said = capfd.readouterr()
+    assert end.value.code == 0
+    assert r"is \x1b]0;mine\x9b2J [/lost] :key:" in said.err and not {"\x1b", "\x07", "\x9b"} & {*said.err, *said.out}
+
+
 def test_a_recording_that_was_cut_is_told_up_to_the_cut(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main(["watch", str(recording(tmp_path / "run.jsonl", cut=100)), "--json"])

@@ -44,6 +44,6 @@ def doctor(
     if not output.as_json:
         for finding in found.findings:
             remedy = f". {finding.remedy}" if finding.remedy else ""
-            output.out.print(f"[{COLORS[finding.severity]}]{finding.severity:8}[/]", end="")
+            output.out.print(f"[{COLORS[finding.severity]}]{finding.severity:8}[/]", end="", markup=True)
             output.out.print(f"{finding.subject}: {finding.what}{remedy}", highlight=False, markup=False)
     return OK if found.ok else CLUSTER

@@ -10,14 +10,16 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from evenflow.errors import BoxFailed, ClusterError, EvenflowError, FileFailed, OperationRefused, PolicyError, QueryError, StatisticsError
+from evenflow.stream.visible import visible
 
 OK: Final = 0
 FAILED: Final = 1
@@ -47,15 +49,29 @@ def error_object(error: BaseException) -> dict[str, Any]:
     return described
 
 
-class Aside(Console):
+class Verbatim(Console):
+    """Shows a text as it is, whoever has written it: nothing in it is markup or the name of an emoji, and what would steer the terminal is
+    seen (`visible`). Styles are given with `Text`, or `markup=True` where all of it is written here."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, markup=False, emoji=False)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            seen = segment.text if segment.control else visible(segment.text)
+            yield segment if seen is segment.text else Segment(seen, segment.style)
+
+
+class Aside(Verbatim):
     """Standard error. Nothing ends because its reader is gone or its disk full: what it does not take is lost."""
 
     def __init__(self) -> None:
         super().__init__(stderr=True)
 
-    def print(self, *objects: Any, **options: Any) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        """Whatever is written is written here: also what turns, and hides the cursor."""
         try:
-            super().print(*objects, **options)
+            super().__exit__(kind, error, trace)
         except OSError:
             self._lose()
 
@@ -77,7 +93,7 @@ class Output:
     def __init__(self, *, as_json: bool) -> None:
         self.as_json = as_json
         self.err = Aside()
-        self.out: Console = self.err if as_json else Console()
+        self.out: Console = self.err if as_json else Verbatim()
         self._object: str | None = None
         self._stdout = -1
         self._python_stdout = sys.stdout

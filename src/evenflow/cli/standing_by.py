@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from rich.markup import escape
 from rich.status import Status
+from rich.text import Text
 
 from evenflow.cli.output import Output
 
@@ -44,7 +44,7 @@ class Lines:
             self._said = progress.said
             self._output.say(progress.said)
         if self._status is not None:
-            self._status.update(escape(standby_line(progress)))
+            self._status.update(Text(standby_line(progress)))
             return
         troubled, now_s = progress.trouble is not None, self._now_s()
         if now_s >= self._next_s or troubled != self._trouble:

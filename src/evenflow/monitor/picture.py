@@ -16,7 +16,9 @@ _SPAN: Final = re.compile(r'<text class="([^"]*)" x="([\d.]+)" y="([\d.]+)" text
 
 def picture(view: RenderableType, title: str, width: int = WIDTH) -> str:
     """What a terminal of `width` characters shows, as SVG."""
-    console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+    console = Console(
+        width=width, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor", markup=False, emoji=False
+    )
     console.print(view)
     return _SPAN.sub(_moved, console.export_svg(title=title))
 

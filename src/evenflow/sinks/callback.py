@@ -12,6 +12,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
 from evenflow.stream.declared import Declared, May, a, whole
+from evenflow.stream.visible import visible
 
 FUNCTION: Final = a("a function of an epoch's number and its rows", callable)
 
@@ -60,10 +61,10 @@ class ConsoleWriter(Writer):
 
 
 def table_text(epoch: int, batch: pa.RecordBatch, limit: int) -> str:
-    """The first `limit` rows as aligned text below a line with the epoch."""
+    """The first `limit` rows as aligned text below a line with the epoch. No value steers the terminal: see `visible`."""
     shown = batch.slice(0, limit).to_pylist()
     names = batch.schema.names
-    cells = [names, *([("null" if row[n] is None else str(row[n])) for n in names] for row in shown)]
+    cells = [[visible(name) for name in names], *([("null" if row[n] is None else visible(str(row[n]))) for n in names] for row in shown)]
     widths = [max(len(line[c]) for line in cells) for c in range(len(names))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     rest = [f"... {batch.num_rows - limit} more"] if batch.num_rows > limit else []
