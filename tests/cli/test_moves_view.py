@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tests.cli.test_view import PROGRESS, drawn
+import pytest
+from tests.cli.test_view import EVENTS, PROGRESS, drawn
 
 from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.live import View
 from evenflow.monitor.roster import DEAD_SHOWN_S, Roster
 from evenflow.monitor.summary import moves_table, report, summary_table
-from evenflow.monitor.timeline import timeline
+from evenflow.monitor.timeline import Timeline, timeline
 from evenflow.statistics.moves import in_all, moves_of
 
 
@@ -48,6 +49,29 @@ def test_a_move_is_one_line_of_the_timeline_that_is_completed() -> None:
     assert entries[1].at_s == 1.1
     assert entries[1].text == "12 partitions of sessions, site 3 → 4: 3.0 MiB in 0.40 s, stall < 12.3 ms (it is the idlest)"
     assert "given up" in entries[2].text and "under way (it is the idlest)" in entries[3].text
+
+
+def test_a_move_whose_beginning_is_forgotten_has_its_time() -> None:
+    (done,) = moves_of(MOVES[4:5])
+    assert (done["at_s"], done["state"], done["seconds"]) == (1.1, "done", 0.4)
+    assert [entry.text[:14] for entry in timeline(MOVES[4:5])] == ["12 partitions "]
+
+
+def test_another_generation_s_moves_are_others_though_their_numbers_are_the_same() -> None:
+    again = [*MOVES, event("move_begun", 1, 9.0), event("move_done", 1, 9.5, 1 << 20, seconds=0.5, stall_ms=1.0)]
+    assert [(move["at_s"], move["state"]) for move in moves_of(again)] == [
+        (1.1, "done"), (1.2, "dropped"), (1.3, "under way"), (9.0, "done"),
+    ]  # fmt: skip
+    assert [entry.at_s for entry in timeline(again) if entry.kind == "move"] == [1.1, 1.3, 9.0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_timeline_that_is_told_bit_by_bit_has_the_newest_entries(size: int) -> None:
+    events = sorted([*EVENTS, *MOVES], key=lambda event: float(event["at_s"]))
+    told = Timeline(4)
+    for at in range(0, len(events), size):
+        told.take(events[at : at + size])
+    assert told.entries == timeline(events)[-4:]
 
 
 def test_the_tables_and_the_report_have_every_move() -> None:

@@ -6,12 +6,17 @@ import contextlib
 import io
 import json
 import os
+import select
+import subprocess
 import sys
+import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 
 import evenflow as ef
@@ -19,6 +24,7 @@ from evenflow.bench.bare import BareEngine
 from evenflow.cli import running
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
+from evenflow.monitor.live import Results
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.spark.driver import engine
@@ -86,11 +92,137 @@ class Broken(Recorder):
         raise RuntimeError("who watches is broken")
 
 
-def test_an_error_of_who_watches_is_no_person_that_stops(bare: None, tmp_path: Path) -> None:
+def said_of(capfd: pytest.CaptureFixture[str]) -> tuple[Any, str]:
+    """The object, and what was said besides."""
+    said = capfd.readouterr()
+    return json.loads(said.out), " ".join(said.err.split())
+
+
+def test_who_watches_may_be_broken(bare: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Output(as_json=True) as output:
+        assert running.execute(request(tmp_path / "there", recorder=Broken(tmp_path / "record", output.say)), output) == 0
+    told, words = said_of(capfd)
+    assert told["rows_in"] == ROWS and words.count("--record: RuntimeError: who watches is broken; the run does without it") == 1
+
+
+def test_a_picture_that_cannot_be_saved_is_said_and_the_result_stands(
+    bare: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "missing" / "view.svg"
+    with Output(as_json=True) as output:
+        assert running.execute(request(tmp_path / "there", picture=file), output) == 0
+    told, words = said_of(capfd)
+    assert told["rows_in"] == ROWS and words.count(f"--picture {file}: No such file or directory") == 1
+
+
+def test_a_place_for_a_picture_is_looked_at_before_anything_starts(tmp_path: Path) -> None:
+    running.check_picture(None)
+    running.check_picture(tmp_path / "view.svg")
+    with pytest.raises(typer.BadParameter, match="cannot be written"):
+        running.check_picture(tmp_path / "missing" / "view.svg")
+    assert not list(tmp_path.iterdir())
+
+
+class Terminal:
+    """A real one, on which standard output is. What it shows is read until it is closed, as a window is, or until `last` has been shown."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, last: bytes | None = None) -> None:
+        self._last = last
+        self._inside, outside = os.openpty()
+        self.shown = b""
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setattr(sys, "stdout", os.fdopen(outside, "w", buffering=1))
+        self._closing = threading.Event()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        while not self._closing.is_set() and (self._last is None or self._last not in self.shown):
+            if select.select([self._inside], [], [], 0.05)[0]:
+                self.shown += os.read(self._inside, 1 << 16)
+        os.close(self._inside)
+
+    def close(self) -> None:
+        self._closing.set()
+        self._reader.join()
+
+
+def test_the_live_view_stands_at_the_end(bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal(monkeypatch)
+    with Output(as_json=False) as output:
+        assert running.execute(replace(request(tmp_path / "there"), plain=False), output) == 0
+        terminal.close()
+    assert b"what happened" not in terminal.shown and b"the sources have ended" in terminal.shown and b"watched: done" in terminal.shown
+
+
+def test_a_terminal_that_is_closed_ends_no_run(
+    bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """It was started with nohup, or disowned."""
+    terminal = Terminal(monkeypatch, b"elapsed")
+    with Output(as_json=False) as output:
+        assert running.execute(replace(request(tmp_path / "there", 6_000), plain=False), output) == 0
+        terminal.close()
+    words = " ".join(capfd.readouterr().err.split())
+    assert words.count("the live view: the terminal is gone; the run does without it") == 1
+    assert words.count("standard output: Input/output error") == 1 and " in flight)" in words, "lines are said instead"
+
+
+class Unspeakable:
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def test_a_view_that_cannot_be_drawn_ends_no_run(
+    bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    results = Results()
+    results.take([{"row": Unspeakable()}])
+    terminal = Terminal(monkeypatch)
+    with Output(as_json=False) as output:
+        assert running.execute(replace(request(tmp_path / "there", results=results), plain=False), output) == 0
+        terminal.close()
+    words = " ".join(capfd.readouterr().err.split())
+    assert words.count("the live view: ValueError: no words; the run does without it") == 1
+    assert b"watched: done" in terminal.shown and terminal.shown.count(b"\x1b[?25h") == 1, "the cursor is there again"
+
+
+@pytest.mark.parametrize("where", ["a pipe that nobody reads", "a full disk"])
+def test_standard_output_that_takes_nothing_does_not_change_how_a_run_has_ended(where: str, tmp_path: Path) -> None:
+    """In a process of its own: what takes nothing is left behind for good."""
+    reader, gone = os.pipe()
+    os.close(reader)
+    if where == "a full disk":
+        os.close(gone)
+        gone = os.open("/dev/full", os.O_WRONLY)
+    done = subprocess.run([sys.executable, "-c", ENDED, str(tmp_path)], stdout=gone, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(gone)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("standard output: ") == 1 and "Traceback" not in done.stderr
+
+
+ENDED = """
+import sys
+from tests.statistics.numbers import progress
+from evenflow.cli import running
+from evenflow.cli.output import Output
+running._run = lambda request, output: (progress(), [], 0, False)
+with Output(as_json=False) as output:
+    code = running.execute(running.Request("test", "none", 1, None), output)
+sys.exit(code)
+"""
+
+
+def test_an_error_of_the_command_is_no_person_that_stops(bare: None, tmp_path: Path) -> None:
     """So that who stands by goes on."""
+
+    def step(*_: Any) -> None:
+        raise RuntimeError("who strikes is broken")
+
     location = tmp_path / "there"
-    with Output(as_json=True) as output, pytest.raises(RuntimeError, match="who watches is broken"):
-        running.execute(request(location, None, recorder=Broken(tmp_path / "record", output.say)), output)
+    strike: Any = SimpleNamespace(step=step, kill=None, healed=False, said=None, pending=False)
+    with Output(as_json=True) as output, pytest.raises(RuntimeError, match="who strikes is broken"):
+        running.execute(request(location, None, strike=strike), output)
     assert not stopped(location)
 
 

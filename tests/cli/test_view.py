@@ -46,7 +46,7 @@ EVENTS: list[dict[str, Any]] = [
 KILL = Kill(1, "0", 7.4)
 DOCUMENTED = {
     "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "failed_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms",
-    "p99_ms", "sites", "replicas", "redundancy", "moved_whole", "events", "moves", "journal", "checkpoint",
+    "p99_ms", "sites", "replicas", "redundancy", "moved_whole", "events", "events_forgotten", "moves", "journal", "checkpoint",
     "outputs", "seconds",
     "interrupted", "per_site",
 }  # fmt: skip
@@ -101,7 +101,7 @@ def test_the_view_shows_boxes_where_there_is_room() -> None:
     assert any("box 7" in line for line in lines) and not any("idle" in line for line in lines), "the busiest ones only"
     view.update(replace(PROGRESS, boxes=boxes[-1:]))
     assert [line.count("–") for line in drawn(view).splitlines() if "idle" in line] == [2]
-    view.update(replace(PROGRESS, boxes=boxes), events=EVENTS)
+    view.update(replace(PROGRESS, boxes=boxes), news=EVENTS)
     assert "box 0" not in drawn(view)
 
 
@@ -121,6 +121,7 @@ def test_results_are_bounded() -> None:
 def test_the_report_has_the_documented_keys_and_is_json() -> None:
     found = report(PROGRESS, master="m", interrupted=False)
     assert set(found) == DOCUMENTED and found["sites"] == 4 and found["rows_in"] == 300_000
+    assert found["events_forgotten"] == 0 and report(PROGRESS, master="m", interrupted=False, forgotten=7)["events_forgotten"] == 7
     empty = report(progress(), master="m", interrupted=True)
     assert set(empty) == DOCUMENTED and empty["p50_ms"] is None
     json.dumps(empty, allow_nan=False)

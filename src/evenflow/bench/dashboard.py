@@ -104,7 +104,7 @@ class Big:
         watched = Watched(
             run="run-1", planned=self.planned, network=self.network, plan=self.plan, membership=self.membership, active=True, replicas=2,
             redundancy=2, live=range(SITES), elapsed_us=int(count * EVERY_S * 1e6), growing=self._growing.now(), slots=self._growing.slots,
-            parts=parts, latency={100: count * 50, 110: count * 2}, events_since=lambda told: (),
+            parts=parts, latency={100: count * 50, 110: count * 2}, events_since=lambda told: ((), 0),
         )  # fmt: skip
         return self._watching.look(self._began_us + int(count * EVERY_S * 1e6), self._sites, [watched])
 

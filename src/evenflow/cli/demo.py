@@ -11,7 +11,7 @@ import typer
 
 from evenflow.cli.options import Json, Master, Plain, Replicas, Sites, Spares, Ui
 from evenflow.cli.output import Output
-from evenflow.cli.running import Request, check_replicas, execute, master_for
+from evenflow.cli.running import Request, check_picture, check_replicas, execute, master_for
 from evenflow.errors import EvenflowError
 from evenflow.monitor.live import Results
 
@@ -74,6 +74,7 @@ def demo(
         return of_regions(regions, seconds, rate, min(sites, 2), output)
     if kill_after is not None and kill_after >= seconds:
         raise typer.BadParameter(f"{kill_after:g} is not before the end, after {seconds:g} seconds", param_hint="--kill-after")
+    check_picture(picture)
     check_replicas(sites, replicas)
     master = master_for(sites, spares) if master is None else master
     monitor = Monitor(rate)

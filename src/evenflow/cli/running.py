@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import os
 import signal
 import threading
 import time
@@ -13,11 +15,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import typer
-from rich.live import Live
+from rich.text import Text
 
 from evenflow.cli.output import INTERRUPTED, OK, Output
 from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.settings import Settings
+from evenflow.cli.showing import Accessories, Screen
 from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
 from evenflow.coordinator.requests import KILL
@@ -140,6 +143,12 @@ def check_replicas(sites: int, replicas: int) -> None:
         raise typer.BadParameter(f"{replicas} replicas need as many sites, not {sites}: two never share one", param_hint="--replicas")
 
 
+def check_picture(picture: Path | None) -> None:
+    """A place where none can be saved shows before Spark takes its time to start."""
+    if picture is not None and not os.access(picture if picture.exists() else picture.parent, os.W_OK):
+        raise typer.BadParameter(f"{picture} cannot be written", param_hint="--picture")
+
+
 def check_file(file: Path, what: str) -> None:
     """A name that is misspelt shows before anything is loaded, or compiled, that would be needed to read it."""
     if not file.is_file():
@@ -205,8 +214,8 @@ def check_standby(location: str | None, *, standby: bool, take_over: bool) -> No
 
 def execute(request: Request, output: Output) -> int:
     """Run it to its end. Reports, prints the summary and returns the exit code; raises what the run raised."""
-    progress, events, interrupted = _run(request, output)
-    content = report(progress, master=request.master, interrupted=interrupted, events=events)
+    progress, events, count, interrupted = _run(request, output)
+    content = report(progress, master=request.master, interrupted=interrupted, events=events, forgotten=count - len(events))
     sentences = []
     strike = request.strike
     if strike is not None:
@@ -218,17 +227,21 @@ def execute(request: Request, output: Output) -> int:
         if not interrupted:
             sentences.append(compared_sentence(compared))
     output.report(content)
-    if not output.as_json:
-        output.out.print()
-        output.out.print(summary_table(progress, interrupted=interrupted, events=events))
-    if sentences:
-        output.out.print()
-        output.out.print(" ".join(sentences), highlight=False, soft_wrap=True)
+
+    def tell() -> None:
+        if not output.as_json:
+            output.out.print()
+            output.out.print(summary_table(progress, interrupted=interrupted, events=events))
+        if sentences:
+            output.out.print()
+            output.out.print(" ".join(sentences), highlight=False, soft_wrap=True)
+
+    Accessories(output.say).call("standard output", tell)
     return INTERRUPTED if interrupted else OK
 
 
-def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any]], bool]:
-    """The final progress, the events, and whether somebody pressed Ctrl-C."""
+def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any]], int, bool]:
+    """The final progress, the events that are kept, how many there have been, and whether somebody pressed Ctrl-C."""
     from evenflow.world.spark.driver.engine import Engine
     from evenflow.world.spark.driver.watching import watcher_of
 
@@ -256,18 +269,19 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                 view = View(flow.name, request.master, request.results)
                 if page is not None:
                     page.when_there(lambda url: _show_page(view, url, output), output.say)
-                Watch(run, view, request, output, interrupt).go_on()
+                accessories = Accessories(output.say)
+                Watch(run, view, request, output, interrupt, accessories).go_on()
                 stopped = interrupt.is_set()
                 if run.is_active:
                     run.stop()
             if request.recording is not None:
-                request.recording.write(run)
+                accessories.call("--statistics", functools.partial(request.recording.write, run))
             if request.recorder is not None:
-                request.recorder.step()
+                accessories.call("--record", request.recorder.step)
             _raise_failure(run)
             if request.strike is not None:
                 request.strike.finish()
-            return run.numbers(), run.events(), stopped
+            return run.numbers(), *run.events_since(), stopped
 
 
 def _open_control(engine: Any, output: Output, *, ui: bool = False, kills: Kills | None = None) -> UiProcess | None:
@@ -309,25 +323,39 @@ def embedded(request: Request, output: Output) -> Iterator[Any]:
 class Watch:
     """Show the run until it ends, its time is over, or somebody presses Ctrl-C. A kill's consequences are awaited for a while."""
 
-    def __init__(self, run: Any, view: View, request: Request, output: Output, interrupt: threading.Event) -> None:
+    def __init__(
+        self, run: Any, view: View, request: Request, output: Output, interrupt: threading.Event, accessories: Accessories
+    ) -> None:
         self._run, self._view, self._request, self._output, self._interrupt = run, view, request, output, interrupt
+        self._accessories = accessories
         self._plain = request.plain or output.as_json or not output.out.is_terminal
         self._began_s = time.monotonic()
         self._first_s: float | None = None if request.patient else self._began_s
         self._next_line_s = self._began_s + PLAIN_EVERY_S
-        self._events_said = 0
+        self._told = 0
+        self._kill_told = False
         self._healed_s: float | None = None
         self._pictured = False
 
     def go_on(self) -> None:
-        shown = contextlib.nullcontext() if self._plain else Live(self._view, console=self._output.out, refresh_per_second=REFRESH_HZ)
-        with shown:
+        screen = None if self._plain else Screen(self._view, self._output.out)
+        try:
+            self._show(screen, Screen.begin)
             while self._run.is_active and not self._interrupt.is_set() and not self._is_over():
                 self._interrupt.wait(1 / REFRESH_HZ)
                 self._look()
+                self._show(screen, Screen.draw)
+        finally:
             self._view.page, self._view.note = None, "stopping" if self._run.is_active else "the sources have ended"
+            self._show(screen, Screen.end)
         if not self._pictured:
             self._save()
+
+    def _show(self, screen: Screen | None, what: Callable[[Screen], None]) -> None:
+        """Where that cannot be, lines are said from now on."""
+        if screen is not None and not self._plain and not self._accessories.call("the live view", functools.partial(what, screen)):
+            screen.leave()
+            self._plain, self._next_line_s = True, time.monotonic()
 
     def _is_over(self) -> bool:
         """The time is over. A patient run's begins with its first epoch, or when patience ends."""
@@ -342,7 +370,8 @@ class Watch:
         return now_s >= over_s
 
     def _look(self) -> None:
-        progress, events, strike = self._run.numbers(), self._run.events(), self._request.strike
+        progress, strike = self._run.numbers(), self._request.strike
+        news, self._told = self._run.events_since(self._told)
         hosted = hosting_of(progress)
         now_s = time.monotonic()
         if self._first_s is None and progress.epoch and progress.rows_in:
@@ -351,25 +380,25 @@ class Watch:
             if self._first_s is not None:
                 strike.step(self._run, progress, hosted, now_s - self._first_s)
             self._view.said = strike.said
-            if strike.kill is not None:
-                events = with_kill(events, strike.kill)
+            if strike.kill is not None and not self._kill_told:
+                self._kill_told = True
+                news.append(kill_event(strike.kill))
             if strike.healed and self._healed_s is None:
                 self._healed_s = now_s
         if self._request.recording is not None:
-            self._request.recording.step(self._run, now_s)
+            self._accessories.call("--statistics", functools.partial(self._request.recording.step, self._run, now_s))
         if self._request.recorder is not None:
-            self._request.recorder.step()
-        self._view.update(progress, hosted, events)
-        self._say(progress, events, now_s)
+            self._accessories.call("--record", self._request.recorder.step)
+        self._accessories.call("the view", functools.partial(self._view.update, progress, hosted, news))
+        self._say(progress, news, now_s)
         if self._healed_s is not None and now_s >= self._healed_s + HEALED_SHOWN_S and not self._pictured:
             self._save()
 
-    def _say(self, progress: Progress, events: list[dict[str, Any]], now_s: float) -> None:
+    def _say(self, progress: Progress, news: list[dict[str, Any]], now_s: float) -> None:
         if not self._plain:
             return
-        for event in events[self._events_said :]:
+        for event in news:
             self._output.say(event_line(event))
-        self._events_said = len(events)
         if now_s >= self._next_line_s:
             self._next_line_s += PLAIN_EVERY_S
             self._output.say(plain_line(progress))
@@ -377,7 +406,11 @@ class Watch:
     def _save(self) -> None:
         self._pictured = True
         if self._request.picture is not None:
-            self._request.picture.write_text(picture(self._view.drawn(self._view.note), self._request.app_name), encoding="utf-8")
+            self._accessories.call(f"--picture {self._request.picture}", self._save_picture)
+
+    def _save_picture(self) -> None:
+        assert self._request.picture is not None
+        self._request.picture.write_text(picture(self._view.drawn(self._view.note), self._request.app_name), encoding="utf-8")
 
 
 def hosting_of(progress: Progress) -> dict[int, Hosting]:
@@ -385,10 +418,10 @@ def hosting_of(progress: Progress) -> dict[int, Hosting]:
     return {site.site: Hosting(site.partitions, site.coming) for site in progress.sites}
 
 
-def with_kill(events: list[dict[str, Any]], kill: Kill) -> list[dict[str, Any]]:
-    """The run's events and the kill, which the run knows nothing of, in order of time."""
+def kill_event(kill: Kill) -> dict[str, Any]:
+    """The kill, which the run knows nothing of, as an event of it."""
     text = f"kill -9 of executor {kill.executor} (site {kill.site})"
-    return sorted([*events, {"at_s": kill.at_s, "kind": "kill", "site": kill.site, "text": text}], key=lambda event: float(event["at_s"]))
+    return {"at_s": kill.at_s, "kind": "kill", "site": kill.site, "text": text}
 
 
 def _raise_failure(run: Any) -> None:
@@ -401,7 +434,7 @@ def _raise_failure(run: Any) -> None:
 def _waiting(output: Output, what: str) -> Iterator[None]:
     """Something that takes seconds, shown as such."""
     if output.err.is_terminal:
-        with output.err.status(f"{what} …"):
+        with output.err.status(Text(f"{what} …")):
             yield
     else:
         output.say(what)

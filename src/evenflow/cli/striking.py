@@ -76,7 +76,8 @@ class Strike:
     def step(self, run: Any, progress: Progress, hosting: Mapping[int, Hosting], running_s: float) -> None:
         """running_s: since the first epoch."""
         if self.kill is not None:
-            self._look(run.events())
+            if not self.healed:
+                self._look(run.events())
         elif self.skipped is not None:
             return
         elif running_s >= self._after_s:
@@ -111,8 +112,6 @@ class Strike:
 
     def _look(self, events: Sequence[Mapping[str, Any]]) -> None:
         assert self.kill is not None
-        if self.healed:
-            return
         after = aftermath(self.kill, events, None, None)
         moments = self._moments.all()
         span_s = max(SPAN_S, after.redundancy_s or 0.0)

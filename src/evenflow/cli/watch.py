@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.live import Live
@@ -19,7 +19,7 @@ from evenflow.monitor.reading import Reading
 from evenflow.monitor.recorded import lines_of, read
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.summary import plain_line
-from evenflow.monitor.timeline import event_line
+from evenflow.monitor.timeline import Event, event_line
 from evenflow.monitor.viewed import events_of, hosting_of, progress_of
 from evenflow.statistics.progress import Progress
 
@@ -75,7 +75,6 @@ class Shown:
         self._wanted, self._output, self._plain = run, output, plain
         self._history = History()
         self._view: View | None = None
-        self._events: list[dict[str, Any]] = []
         self._run: str | None = None
         self._said_us = -LINE_US
 
@@ -91,12 +90,11 @@ class Shown:
                 now = None if self._run is None else progress_of(self._history, self._run)
                 if now is None or self._run is None:
                     continue
-                progress, before = now, len(self._events)
-                self._events = events_of(self._history, self._run, self._events)
+                progress, news = now, events_of(self._history, self._run)
                 if self._plain:
-                    self._say(progress, before)
+                    self._say(progress, news)
                 else:
-                    self._draw(progress, stack)
+                    self._draw(progress, news, stack)
                 if not progress.active:
                     break
         return progress
@@ -105,19 +103,21 @@ class Shown:
         fit = [run for run in scene.runs if self._wanted is None or self._wanted in (run.run, run.dataflow)]
         chosen = next((run.run for run in reversed(fit) if run.active), fit[-1].run if fit else None)
         if chosen != self._run and chosen is not None:
-            self._run, self._events = chosen, []
+            self._run = chosen
+            if self._view is not None:
+                self._view.begin_anew()
 
-    def _say(self, progress: Progress, before: int) -> None:
-        for event in self._events[before:]:
+    def _say(self, progress: Progress, news: Sequence[Event]) -> None:
+        for event in news:
             self._output.say(event_line(event))
         if progress.seconds * 1e6 >= self._said_us + LINE_US or not progress.active:
             self._said_us = int(progress.seconds * 1e6)
             self._output.say(plain_line(progress))
 
-    def _draw(self, progress: Progress, stack: contextlib.ExitStack) -> None:
+    def _draw(self, progress: Progress, news: Sequence[Event], stack: contextlib.ExitStack) -> None:
         if self._view is None:
             assert self._history.scene is not None
             self._view = View(progress.dataflow, self._history.scene.name)
             self._view.note = "Ctrl-C ends this view; the run goes on"
             stack.enter_context(Live(self._view, console=self._output.out, refresh_per_second=4))
-        self._view.update(progress, hosting_of(progress), self._events)
+        self._view.update(progress, hosting_of(progress), news)

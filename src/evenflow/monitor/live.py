@@ -1,6 +1,6 @@
 """The live view of a run in the terminal: rates, latency, sites, what happened to them, the newest results.
 
-A `View` is told what `run.numbers()` and `run.events()` say, four times a second, and draws itself. It keeps the last minute for the
+A `View` is told what `run.numbers()` and `run.events_since()` say, four times a second, and draws itself. It keeps the last minute for the
 sparklines and knows no run, no clock and no Spark, so that a test or a picture can feed it as well.
 """
 
@@ -19,7 +19,7 @@ from rich.text import Text
 from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.roster import DEAD, LEAVING, LEFT, Roster, Row
 from evenflow.monitor.summary import DASH, checkpoint_text, grouped, mebibytes, milliseconds
-from evenflow.monitor.timeline import STYLES, Event, timeline
+from evenflow.monitor.timeline import STYLES, Event, Timeline
 from evenflow.statistics.progress import Progress, SiteProgress
 
 REFRESH_HZ: Final = 4
@@ -113,14 +113,18 @@ class View:
         self.note = "Ctrl-C stops cleanly"
         self.page: str | None = None
         self.said: str | None = None
-        self.events: Sequence[Event] = ()
-        self._roster = Roster()
+        self.begin_anew()
         self._history: list[deque[float | None]] = [deque(maxlen=HISTORY) for _ in METERS]
 
-    def update(self, progress: Progress, hosting: Mapping[int, Hosting] | None = None, events: Sequence[Event] = ()) -> None:
-        """Take the newest numbers. hosting: of every site of the run, where known. events: of the run, all of them."""
-        self.progress, self.events = progress, events
-        self._roster.update(progress, hosting or {}, events)
+    def begin_anew(self) -> None:
+        """What is told from now on is of another run."""
+        self._happened, self._roster = Timeline(EVENTS_SHOWN), Roster()
+
+    def update(self, progress: Progress, hosting: Mapping[int, Hosting] | None = None, news: Sequence[Event] = ()) -> None:
+        """Take the newest numbers. hosting: of every site of the run, where known. news: events since the last time."""
+        self.progress = progress
+        self._happened.take(news)
+        self._roster.update(progress, hosting or {}, news)
         for meter, values in zip(METERS, self._history, strict=True):
             values.append(meter.now(progress))
 
@@ -138,11 +142,11 @@ class View:
             parts += [Text(), Text(waits, style="bold yellow")]
         if self.said is not None:
             parts += [Text(), Text(self.said, style="bold")]
-        if self.events:
+        if self._happened.entries:
             parts += [Text(), self._timeline()]
         if self.results is not None and self.results.rows:
             parts += [Text(), self._newest()]
-        if self.results is None and not self.events and self.progress is not None and self.progress.boxes:
+        if self.results is None and not self._happened.entries and self.progress is not None and self.progress.boxes:
             parts += [Text(), self._boxes(self.progress)]
         title, subtitle = Text(f" evenflow · {self.dataflow} · {self.master} ", style="bold cyan"), Text(f" {note} ", style="dim")
         return Panel(Group(*parts), title=title, subtitle=subtitle, border_style="cyan", padding=(1, 2))
@@ -227,13 +231,13 @@ class View:
         table.show_header = False
         table.add_column(justify="right", no_wrap=True, style="dim", width=8)
         table.add_column(ratio=1)
-        for entry in timeline(self.events)[-EVENTS_SHOWN:]:
+        for entry in self._happened.entries:
             table.add_row(f"{entry.at_s:.2f} s", Text(entry.text, style=STYLES.get(entry.kind, ""), no_wrap=True, overflow="ellipsis"))
         return table
 
     def _newest(self) -> RenderableType:
         assert self.results is not None
-        rows = self.results.newest(TOP_BELOW_EVENTS if self.events else TOP)
+        rows = self.results.newest(TOP_BELOW_EVENTS if self._happened.entries else TOP)
         columns = list(rows[0])
         table = Table(title="newest results", title_style="dim", title_justify="left", box=None, expand=True, padding=(0, 2, 0, 0))
         table.header_style = "dim"

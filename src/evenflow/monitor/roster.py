@@ -35,10 +35,12 @@ class Roster:
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self._last: dict[int, Row] = {}
+        self._gone: dict[int, tuple[str, float]] = {}
 
-    def update(self, progress: Progress, hosting: Mapping[int, Hosting], events: Sequence[Mapping[str, Any]]) -> None:
-        lost = {event["site"]: event["at_s"] for event in events if event["kind"] in ("site_lost", "site_left")}
-        left = {event["site"] for event in events if event["kind"] == "site_left"}
+    def update(self, progress: Progress, hosting: Mapping[int, Hosting], news: Sequence[Mapping[str, Any]]) -> None:
+        """news: what has happened since the last time."""
+        for role_then, kind in ((DEAD, "site_lost"), (LEFT, "site_left")):
+            self._gone |= {event["site"]: (role_then, event["at_s"]) for event in news if event["kind"] == kind}
         for site in progress.sites:
             hosted = hosting.get(site.site)
             # A site that the run does not know yet is still getting ready; without knowledge of any there is nothing to tell.
@@ -49,9 +51,12 @@ class Roster:
         there = {site.site for site in progress.sites}
         rows: list[Row] = []
         for index in sorted(self._last):
-            if index in lost:
-                if progress.seconds - lost[index] <= DEAD_SHOWN_S:
-                    rows.append(replace(self._last[index], role=LEFT if index in left else DEAD, coming=None))
+            if index in self._gone:
+                role, at_s = self._gone[index]
+                if progress.seconds - at_s <= DEAD_SHOWN_S:
+                    rows.append(replace(self._last[index], role=role, coming=None))
+                else:
+                    del self._last[index]
             elif index in there:
                 rows.append(self._last[index])
         self.rows = rows

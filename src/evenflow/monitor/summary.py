@@ -69,8 +69,10 @@ def checkpoint_text(checkpoint: CheckpointProgress) -> str:
     return f"{text}, {checkpoint.failures} dropped since" if checkpoint.failures else text
 
 
-def report(progress: Progress, *, master: str, interrupted: bool, events: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """The JSON object of a run. Its keys are described in docs/cli.md and stay."""
+def report(
+    progress: Progress, *, master: str, interrupted: bool, events: Sequence[Mapping[str, Any]] = (), forgotten: int = 0
+) -> dict[str, Any]:
+    """The JSON object of a run. Its keys are described in docs/cli.md and stay. forgotten: events before those."""
     return {
         "dataflow": progress.dataflow,
         "run": progress.run,
@@ -89,6 +91,7 @@ def report(progress: Progress, *, master: str, interrupted: bool, events: Sequen
         "redundancy": progress.redundancy,
         "moved_whole": [found.to_json() for found in progress.moved_whole],
         "events": [dict(event) for event in events],
+        "events_forgotten": forgotten,
         "moves": moves_of(events),
         "journal": None if progress.journal is None else plain(progress.journal),
         "checkpoint": None if progress.checkpoint is None else plain(progress.checkpoint),

@@ -1,4 +1,4 @@
-"""What happened to a run's sites, short enough to be read while it happens. Pure functions over `run.events()`."""
+"""What happened to a run's sites, short enough to be read while it happens. Knows no run: it is told what `run.events()` says."""
 
 from __future__ import annotations
 
@@ -40,29 +40,65 @@ class Entry(NamedTuple):
 
 def timeline(events: Sequence[Event]) -> list[Entry]:
     """Events in order of time, the copies to a site as one entry that grows, a move as one that is completed."""
-    entries: list[Entry] = []
-    catching_up: dict[int, CatchUp] = {}
-    places: dict[int, int] = {}
-    moves: dict[int, int] = {}
-    for event in sorted(events, key=lambda event: event["at_s"]):
-        kind, site = event["kind"], event["site"]
-        if kind in ("copy_begun", "copy_live"):
-            if site not in catching_up:
-                catching_up[site], places[site] = CatchUp(event["at_s"], site), len(entries)
-                entries.append(Entry(event["at_s"], "copies", ""))
-            catching_up[site].take(event)
-            entries[places[site]] = catching_up[site].entry()
-        elif kind in ("move_begun", "move_done", "move_dropped"):
-            (move,) = moves_of([event])
-            place = moves.setdefault(event["number"], len(entries))
-            if place == len(entries):
-                entries.append(Entry(event["at_s"], "move", ""))
-            entries[place] = Entry(entries[place].at_s, "move_dropped" if move["state"] == DROPPED else "move", move_text(move))
-        else:
-            entries.append(Entry(event["at_s"], kind, _PLACE.sub(": ", str(event["text"]))))
-            if kind in ("redundancy", "site_lost"):  # What is copied from now on has another cause.
-                catching_up.clear()
-    return entries
+    told = Timeline()
+    told.take(events)
+    return told.entries
+
+
+class Timeline:
+    """The newest entries of a run that is told bit by bit. kept: how many; None: all of them."""
+
+    def __init__(self, kept: int | None = None) -> None:
+        self._kept, self._next = kept, 0
+        self._entries: dict[int, Entry] = {}
+        self._catching_up: dict[int, tuple[int, CatchUp]] = {}
+        self._moves: dict[int, int] = {}
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Oldest first."""
+        return list(self._entries.values())
+
+    def take(self, news: Sequence[Event]) -> None:
+        """What has happened since the last time. Cost: that of the news, however much there has been."""
+        for event in sorted(news, key=lambda event: event["at_s"]):
+            kind, site = event["kind"], event["site"]
+            if kind in ("copy_begun", "copy_live"):
+                if site not in self._catching_up:
+                    self._catching_up[site] = self._add(Entry(event["at_s"], "copies", "")), CatchUp(event["at_s"], site)
+                place, copies = self._catching_up[site]
+                copies.take(event)
+                self._change(place, copies.entry())
+            elif kind in ("move_begun", "move_done", "move_dropped"):
+                self._take_move(event)
+            else:
+                self._add(Entry(event["at_s"], kind, _PLACE.sub(": ", str(event["text"]))))
+                if kind in ("redundancy", "site_lost"):  # What is copied from now on has another cause.
+                    self._catching_up.clear()
+
+    def _take_move(self, event: Event) -> None:
+        (move,) = moves_of([event])
+        number, under_way = event["number"], event["kind"] == "move_begun"
+        place = None if under_way else self._moves.pop(number, None)  # Another generation numbers its moves anew.
+        if place is None:
+            place = self._add(Entry(move["at_s"], "move", ""))
+        if under_way:
+            self._moves[number] = place
+        if place in self._entries:
+            kind = "move_dropped" if move["state"] == DROPPED else "move"
+            self._change(place, Entry(self._entries[place].at_s, kind, move_text(move)))
+
+    def _add(self, entry: Entry) -> int:
+        place, self._next = self._next, self._next + 1
+        self._entries[place] = entry
+        if self._kept is not None and len(self._entries) > self._kept:
+            del self._entries[next(iter(self._entries))]
+        return place
+
+    def _change(self, place: int, entry: Entry) -> None:
+        """Nothing, if it is no longer among the newest."""
+        if place in self._entries:
+            self._entries[place] = entry
 
 
 def move_text(move: Mapping[str, Any]) -> str:

@@ -96,7 +96,7 @@ NO_LOGS: Final[Logs] = ((), 0)
 @dataclass(frozen=True, slots=True)
 class Watched:
     """A run as it is now. network: None where only the layout is known. slots: see `Growing.slots`. live: sites with a replica that counts.
-    latency: bucket -> count of its whole time. events_since: those behind the first so many, as `Run.events`. behind: messages by source.
+    latency: bucket -> count of its whole time. events_since: as `Run.events_since`. behind: messages by source.
     born: what is of this run alone, and not of another one of its id, which goes on where it ended. dropped: rows of sources that were left
     out, by ingress segment. failure: why it has failed, on one line.
     """
@@ -115,7 +115,7 @@ class Watched:
     slots: Callable[[Iterable[tuple[int, int, int]]], Ints]
     parts: Mapping[int, PartCounts]
     latency: Mapping[int, int]
-    events_since: Callable[[int], Sequence[Mapping[str, Any]]]
+    events_since: Callable[[int], tuple[Sequence[Mapping[str, Any]], int]]
     slow: tuple[SlowCode, ...] = ()
     journal: JournalProgress | None = None
     checkpoint: CheckpointProgress | None = None
@@ -134,8 +134,8 @@ class _Past:
     stalled_us: int = 0
     rows: deque[tuple[int, NDArray[np.int64]]] = field(default_factory=deque)
 
-    def take(self, events: Sequence[Event]) -> None:
-        self.told += len(events)
+    def take(self, events: Sequence[Event], count: int) -> None:
+        self.told = count
         self.kinds.update([event.kind for event in events])
         self.stalled_us += sum(round(1000 * event.details.get("stall_ms", 0)) for event in events if event.kind == "move_done")
 
@@ -291,8 +291,9 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
     parts = [run.parts.get(site.site, NOTHING) for site in sites]
     sums = [growing.sites.get(site.site, NO_SUMS) for site in sites]
     said, stands = list(run.parts.values()), growing.stands.of(run.live)
-    events = tuple(_event(number, each) for number, each in enumerate(run.events_since(past.told), past.told))
-    past.take(events)
+    news, count = run.events_since(past.told)
+    events = tuple(_event(number, each) for number, each in enumerate(news, count - len(news)))
+    past.take(events, count)
     rows_in, rows_out, failed, busy_us = known.drawn.box_counts(growing.boxes)
     sources = [segment for segment in scene.segments if segment.source is not None]
     return RunReading(

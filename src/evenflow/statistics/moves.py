@@ -17,21 +17,28 @@ def moves_of(events: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     at_s (seconds since the run's start), segment (its name), partitions (how many), source, target (sites), reason, state (under way, done
     or dropped), bytes (of state that have travelled), seconds (from the plan that began it to its end; None before), stall_ms: the time in
     which a result of these partitions may have waited for the move, at most: from the word that the new replica counts until its site has
-    answered that they are one with what it had. None before its end, and 0 if it was given up before.
+    answered that they are one with what it had. None before its end, and 0 if it was given up before. events: a move may have begun before
+    the first one.
     """
-    found: dict[int, dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
+    places: dict[int, int] = {}
     for event in events:
         state = _STATES.get(event["kind"])
         if state is None:
             continue
-        number = event["number"]
-        begun_s = found[number]["at_s"] if number in found else event["at_s"]
-        found[number] = {
+        place = None if state == UNDER_WAY else places.pop(event["number"], None)  # Another generation numbers its moves anew.
+        begun_s = round(event["at_s"] - (event.get("seconds") or 0.0), 4) if place is None else found[place]["at_s"]
+        if place is None:
+            place = len(found)
+            found.append({})
+        if state == UNDER_WAY:
+            places[event["number"]] = place
+        found[place] = {
             "at_s": begun_s, "segment": event["segment"], "partitions": len(event["partitions"]), "source": event["source"],
             "target": event["target"], "reason": event["reason"], "state": state, "bytes": event["bytes"],
             "seconds": event.get("seconds"), "stall_ms": event.get("stall_ms"),
         }  # fmt: skip
-    return list(found.values())
+    return found
 
 
 def in_all(moves: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

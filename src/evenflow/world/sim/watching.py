@@ -66,7 +66,7 @@ class SimWatch:
             slots=self._growing.slots,
             parts={site.index: counts_of(site) for site in world.sites},
             latency=self._latency.counts,
-            events_since=lambda told: [event_of(at_us, happened) for at_us, happened in world.happened[told:]],
+            events_since=lambda told: ([event_of(at_us, each) for at_us, each in world.happened[told:]], len(world.happened)),
             dropped=machine.ledger.totals(),
         )
         return self._watching.look(BEGAN_US + world.now_us, [each for each in told if each is not None], [watched])

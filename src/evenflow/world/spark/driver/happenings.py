@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any, Final
 
 from evenflow.coordinator.events import Happened, Kind
 from evenflow.world.logs import about
 
+KEPT: Final = 10_000
+"""The newest so many events are kept: a checkpoint every 10 s alone makes 8,640 a day, and a run may last for months."""
 EMPTY: Final[Mapping[str, Any]] = {}
 log = logging.getLogger("evenflow")
 
@@ -20,7 +24,8 @@ class Happenings:
     def __init__(self, began_s: float, run: str | None = None, dataflow: str | None = None) -> None:
         self._began_s, self._run, self._dataflow = began_s, run, dataflow
         self._lock = threading.Lock()
-        self._all: list[dict[str, Any]] = []
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        self._count = 0
         self._moves_begun_s: dict[int, float] = {}
         self._moves_live_s: dict[int, float] = {}
 
@@ -51,7 +56,8 @@ class Happenings:
             details["seconds"] = round(now_s - begun_s, 4)
             details["stall_ms"] = round(1000 * (now_s - live_s), 1)
         with self._lock:
-            self._all.append(event | details)
+            self._kept.append(event | details)
+            self._count += 1
         site = happened.site if happened.site >= 0 else None
         facts = about(run=self._run, dataflow=self._dataflow, site=site, kind=str(happened.kind), epoch=details.get("epoch"))
         if happened.kind == Kind.FAILED:
@@ -59,12 +65,13 @@ class Happenings:
         else:
             log.info("%s: %s", self._run or "run", happened.text, extra=facts)
 
-    def since(self, count: int) -> list[dict[str, Any]]:
-        """Those behind the first so many, oldest first."""
+    def since(self, seen: int) -> tuple[list[dict[str, Any]], int]:
+        """Those behind the first `seen` that are kept, oldest first, and how many there have been. Cost: what is returned."""
         with self._lock:
-            return self._all[count:]
+            news = list(islice(reversed(self._kept), max(0, self._count - seen)))
+            return news[::-1], self._count
 
     def all(self) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """Those that are kept, oldest first."""
         with self._lock:
-            return list(self._all)
+            return list(self._kept)

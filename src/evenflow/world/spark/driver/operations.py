@@ -98,7 +98,7 @@ class Operations:
         """See Engine.drain and Engine.remove_sites."""
         with self._alone(f"draining {named(sites)}") as coordinator:
             began_s = time.monotonic()
-            runs = {run: len(run.events()) for run in self._engine.runs}
+            runs = {run: run.events_since()[1] for run in self._engine.runs}
             with self._engine._lock:
                 known = coordinator.ask(lambda: self._begin(coordinator, sites))
                 roles = self._shrink(sites)
@@ -113,7 +113,7 @@ class Operations:
         self._engine._placement.await_ends({int(known[site].hello["job"]) for site in sites} & coordinator.fleet.released)
         departures = []
         for site in sites:
-            moves = [move for run, seen in runs.items() for move in moves_of(run.events()[seen:]) if move["source"] == site]
+            moves = [move for run, seen in runs.items() for move in moves_of(run.events_since(seen)[0]) if move["source"] == site]
             lost = known[site].hello["job"] not in coordinator.fleet.released
             departures.append(Departure(site, known[site].executor, seconds=round(gone_s[site] - began_s, 3), lost=lost, **in_all(moves)))
         return tuple(departures)

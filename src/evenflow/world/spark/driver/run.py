@@ -192,7 +192,8 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         return shed_table(machine.layout, told)
 
     def events(self) -> list[dict[str, Any]]:
-        """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text.
+        """What has happened to the run's sites, oldest first: at_s (seconds since its start), kind, site (or -1), text. The newest 10,000
+        are kept; `events_since` says how many there have been.
 
         kind: site_lost, take_over, copy_begun, copy_live, copy_dropped, recovery_waits (what is missing, and why), begun_anew (amnesia;
         also segment, partitions, epoch), rows_lost (also source, rows, epoch, through), site_joined, redundancy (every partition has all
@@ -211,9 +212,15 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         """
         return self._driven.events()
 
+    def events_since(self, seen: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """The `events` behind the first `seen`, and how many there have been: pass that next time to follow the run. Events that are
+        missing between `seen` and the first one here have been forgotten. Cost: what is returned."""
+        return self._driven.happenings.since(seen)
+
     def moves(self) -> list[dict[str, Any]]:
-        """The moves so far, in the order in which they began: at_s, segment, partitions (how many), source, target, reason, state (under
-        way, done, dropped), bytes, seconds, and stall_ms: for how long results of these partitions may have waited, at most."""
+        """The moves that `events` still tells of, in the order in which they began: at_s, segment, partitions (how many), source, target,
+        reason, state (under way, done, dropped), bytes, seconds, and stall_ms: for how long results of these partitions may have waited, at
+        most."""
         return moves_of(self.events())
 
     def rebalance(self, timeout_s: float = 60.0) -> int:

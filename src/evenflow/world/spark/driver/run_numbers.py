@@ -266,7 +266,7 @@ class RunNumbers:
         with self._lock:
             return self._growing.slots(replicas)
 
-    def watched(self, active: bool, events_since: Callable[[int], Sequence[Mapping[str, Any]]], facts: WatchedFacts) -> Watched:
+    def watched(self, active: bool, events_since: Callable[[int], tuple[Sequence[Mapping[str, Any]], int]], facts: WatchedFacts) -> Watched:
         """What those who watch are told. From any thread."""
         with self._lock:
             grown, latency, numbers = self._growing.now(), dict(self._latencies.all), dict(self._sites)
