@@ -58,9 +58,9 @@ class Scripted:
         sites = tuple(site_progress(site, pid=os.getpid(), state_bytes=1) for site in range(count))
         return progress(redundancy=redundancy, sites=sites, protected=spared[0] if spared else redundancy - 1)
 
-    def events(self) -> list[dict[str, Any]]:
+    def events_since(self, seen: int = 0) -> tuple[list[dict[str, Any]], int]:
         lost = [at_s for at_s, redundancy, *_ in self.script if redundancy < 2 and at_s <= self.clock.now_s]
-        return [{"at_s": at_s, "kind": "site_lost", "site": 2, "text": ""} for at_s in lost]
+        return [{"at_s": at_s, "kind": "site_lost", "site": 2, "text": ""} for at_s in lost[seen:]], len(lost)
 
 
 def output(moments: list[float], ages: list[float]) -> Any:

@@ -42,10 +42,11 @@ class Handle:
     def __init__(self, driven: Driven) -> None:
         self.id, self._driven = driven.run_id, driven
 
-    def events(self) -> list[dict[str, Any]]:
+    def events_since(self, seen: int = 0) -> tuple[list[dict[str, Any]], int]:
         happened = self._driven.stage.world.happened
         extra = {"seconds": 0.5, "stall_ms": 4.0}
-        return [{"kind": e.kind, "at_s": 0.0, **e.details} | (extra if e.kind == "move_done" else {}) for _, e in happened]
+        told = [{"kind": e.kind, "at_s": 0.0, **e.details} | (extra if e.kind == "move_done" else {}) for _, e in happened[seen:]]
+        return told, len(happened)
 
 
 class Coordinator:

@@ -104,7 +104,7 @@ class Watched:
         manner = self.setting.manners[len(self.kills) % len(self.setting.manners)]
         victim = victim_of(site.site, site.pid)
         processes = victim.processes("machine" if self.setting.hang else manner)
-        known = len(self._events())
+        known = self._events_since()[1]
         if self.setting.hang:
             kill = Kill(victim.site, "hang", killing.stop(processes))
         else:
@@ -117,7 +117,7 @@ class Watched:
         finally:
             if self.setting.hang:
                 killing.resume(processes)
-            kill.events = [dict(event) for event in self._events()[known:]]
+            kill.events = [dict(event) for event in self._events_since(known)[0]]
 
     def _await_whole(self, kill: Kill, known: int, stopped: Sequence[int]) -> None:
         deadline = kill.at_s + WHOLE_WITHIN_S
@@ -130,7 +130,8 @@ class Watched:
                 resumed = True
             progress = self.run.numbers()
             redundancy = progress.redundancy
-            noticed = noticed or redundancy < self.setting.redundancy or any(e["kind"] == "site_lost" for e in self._events()[known:])
+            lost = any(event["kind"] == "site_lost" for event in self._events_since(known)[0])
+            noticed = noticed or redundancy < self.setting.redundancy or lost
             full = noticed and redundancy >= self.setting.redundancy and progress.protected >= self.setting.spared
             if full and kill.redundant_s is None:
                 kill.redundant_s = now_s - kill.at_s
@@ -161,9 +162,10 @@ class Watched:
         sites = alive(self.run.numbers().sites)
         return [site for site in sites if site.state_bytes > 0] or sites
 
-    def _events(self) -> list[dict[str, Any]]:
-        events = getattr(self.run, "events", None)
-        return list(events()) if events is not None else []
+    def _events_since(self, seen: int = 0) -> tuple[list[dict[str, Any]], int]:
+        """See `Run.events_since`; another engine has none."""
+        since: Callable[[int], tuple[list[dict[str, Any]], int]] | None = getattr(self.run, "events_since", None)
+        return ([], 0) if since is None else since(seen)
 
     def _pass(self, seconds: float) -> None:
         """Let time go by. Raises what the run raises, and ClusterError if it ends without a reason."""
