@@ -50,7 +50,7 @@ class Editor {
     this.draft.onChange = () => this.changed();
     this.draft.onDetach = (cell) => this.say(`${cell} is no SQL cell any more: its boxes were edited by hand`);
     addEventListener("keydown", (event) => this.key(event));
-    addEventListener("beforeunload", (event) => this.draft.dirty && event.preventDefault());
+    addEventListener("beforeunload", (event) => (this.draft.dirty || this.drawer.cells.left.length) && event.preventDefault());
     this.place().then(() => this.changed());
   }
 
@@ -173,7 +173,7 @@ class Editor {
       const number = this.draft.number, told = await ask("save", { document: this.draft.document, tag: this.draft.tag });
       this.draft.saved(told.tag, number);
       this.drawer.fault = "";
-      this.say(`${told.file} is saved`);
+      this.say(`${told.file} is saved${this.drawer.cells.leaves}`);
       this.changed();
       return true;
     } catch (error) {

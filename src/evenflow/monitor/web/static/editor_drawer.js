@@ -1,7 +1,8 @@
 // Below the drawing: rows at the arrows, cells of SQL, the same as Python, and what would change in a run.
 
-import { code } from "./editor_code.js";
-import { h, mark } from "./dom.js";
+import { Cells } from "./editor_cells.js";
+import { Rows } from "./editor_rows.js";
+import { h, mark, write } from "./dom.js";
 import { writtenAgain } from "./again.js";
 
 const TABS = ["Rows", "SQL", "Python", "Deploy", "Problems"];
@@ -18,10 +19,9 @@ export class Drawer {
     this.buttons = TABS.map((name) => h("button", { type: "button", role: "tab", "aria-selected": String(name === this.tab), id: `tab-${name}`, "aria-controls": "drawer", tabindex: name === this.tab ? "0" : "-1", onclick: () => this.turn(name), onkeydown: (event) => this.step(event) }, name));
     this.body = h("div.drawer", { role: "tabpanel", id: "drawer", "aria-labelledby": "tab-Rows", tabindex: "0" });
     this.element = h("section.card.below", { "aria-label": "Rows, SQL, Python" }, h("header", {}, h("div.tabs", { role: "tablist" }, ...this.buttons)), this.body);
-    /** @type {any} */ this.rows = null;
-    this.samples = "";
+    this.rows = new Rows(editor, ask, say);
+    this.cells = new Cells(this);
     this.fault = "";
-    /** @type {string|null} */ this.cell = null;
     /** @type {(() => void)|null} */ this.withdraw = null;
     this.draw();
   }
@@ -47,9 +47,18 @@ export class Drawer {
     this.draw();
   }
 
-  /** What was compared is not what is drawn any more. */
+  /** Something else is drawn or chosen: what was compared is withdrawn, and rows say whether they are of it. */
   changed() {
     this.withdraw?.();
+    this.rows.show();
+    this.typed();
+  }
+
+  /** How many statements are typed and not drawn. */
+  typed() {
+    const { length } = this.cells.left;
+    write(this.buttons[1], length ? `SQL ${length}` : "SQL");
+    mark(this.buttons[1], "title", length ? "Statements that are not drawn yet" : null);
   }
 
   judged() {
@@ -71,62 +80,11 @@ export class Drawer {
   }
 
   drawRows() {
-    const run = h("button.button.small.first", { type: "button", onclick: () => this.preview(run) }, "Try it");
-    const given = h("textarea", { "aria-label": "Rows by source, as JSON", rows: "2", placeholder: '{"packets": [{"src": "a"}]}', oninput: (event) => (this.samples = event.target.value) }, this.samples);
-    const head = h("div.tools", {}, run, h("span.soft", {}, this.rows ? Object.entries(this.rows.sources).map(([name, source]) => `${name}: ${source.rows} rows, ${source.from}`).join("; ") : "A few rows in the simulator: 10 s of CPU, 1 GiB."), h("details", {}, h("summary", {}, "Rows of your own"), given));
-    if (!this.rows) return this.body.replaceChildren(head);
-    const chosen = this.editor.draft.chosen, taps = this.rows.taps.filter((tap) => !chosen || tap.box === chosen || this.editor.draft.box(chosen)?.inputs?.some(([up, port]) => up === tap.box && port === tap.port));
-    const shown = taps.length ? taps : this.rows.taps;
-    this.body.replaceChildren(head, h("div.taps", {}, ...shown.map((tap) => h("figure", {}, h("figcaption", {}, h("b", {}, tap.name ? `${tap.box}, ${tap.name}` : tap.box), h("span.soft", {}, ` ${tap.count} rows`)), this.table(tap)))));
-  }
-
-  table(tap) {
-    const cell = (value) => h("td", typeof value === "number" ? { class: "num" } : {}, value === null ? h("i.soft", {}, "null") : typeof value === "object" ? JSON.stringify(value) : String(value));
-    return h("div.scroll", { tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, ...tap.columns.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, ...tap.rows.slice(0, 20).map((row) => h("tr", {}, ...row.map(cell))))));
-  }
-
-  async preview(button) {
-    button.disabled = true;
-    button.textContent = "Trying";
-    try {
-      await this.editor.settled();
-      const samples = this.samples.trim() ? JSON.parse(this.samples) : null;
-      this.rows = await this.ask("preview", { document: this.editor.draft.document, samples });
-      this.drawRows();
-      this.say("Rows are there");
-    } catch (error) {
-      this.rows = null;
-      this.drawRows();
-      this.body.append(h("p.wrong", { role: "alert" }, error.message));
-    }
+    this.body.replaceChildren(...this.rows.parts);
   }
 
   drawCells() {
-    const { draft } = this.editor, cells = draft.document.cells ?? {}, names = Object.keys(cells).filter((name) => draft.boxes.some((box) => box.cell === name));
-    const chosen = this.cell ?? draft.box(draft.chosen)?.cell ?? names[0] ?? "";
-    let text = cells[chosen] ?? "", name = chosen || draft.free("query");
-    const fault = h("p.wrong", { role: "alert", hidden: true });
-    const field = code({ value: text, label: "SQL", lines: true, columns: () => draft.boxes.map((box) => box.name), change: (next) => (text = next), hint: `SELECT src, count(*) AS n FROM ${draft.boxes[0]?.name ?? "packets"} GROUP BY src` });
-    const apply = async () => {
-      try {
-        const told = await this.ask("cell", { document: draft.document, cell: name, text });
-        const { at } = await this.ask("tidy", { document: told.document, sizes: this.editor.canvas.sizes() });
-        draft.change((document) => Object.assign(document, told.document, { boxes: told.document.boxes.map((box) => ({ ...box, at: box.at ?? at[box.name] })) }), name);
-        draft.choose(name);
-        this.cell = name;
-        this.editor.canvas.fit?.();
-        this.drawCells();
-        this.say(`${name} is drawn`);
-      } catch (error) {
-        fault.textContent = error.message;
-        fault.hidden = false;
-      }
-    };
-    const pick = h("div.toggle", { role: "group", "aria-label": "Cells" }, ...[...names, ""].map((each) => h("button", { type: "button", "aria-pressed": String(each === chosen), onclick: () => {
-      this.cell = each;
-      this.drawCells();
-    } }, each || "new")));
-    this.body.replaceChildren(h("div.tools", {}, pick, h("label.part", {}, "result", h("input.short", { value: name, spellcheck: "false", disabled: !!chosen, oninput: (event) => (name = event.target.value) })), h("button.button.small.first", { type: "button", onclick: apply }, "Draw it")), field.element, fault);
+    this.cells.draw();
   }
 
   async drawPython() {
