@@ -59,23 +59,33 @@ def test_everything_is_killed_behind_a_version_and_goes_on_as_it(start: Start, t
 
 def test_code_of_a_version_is_not_run_from_the_location(start: Start, tmp_path: Path) -> None:
     """Goal: whoever writes to a location has no code run by it. Method: a version with code has to be made again; then it is hostile."""
-    setting = Replaced(str(tmp_path), endless=True, replace_at=200, coded=True)
-    driver = start(setting)
-    assert (driver.line(), driver.line()) == ("running 1", "replaced 1")
-    driver.kill()
-    setting = replace(setting, replace_at=0, starts=1)
     spoilt = tmp_path / "spoilt"
-    begun = Path(setting.location) / "versions" / "begun.json"
-    saved = json.loads(begun.read_text())
-    for box in saved["boxes"]:
-        hostile = f"cposix\nsystem\n(Vtouch {spoilt}\ntR.".encode()
-        box["params"], box["is"] = {key: {"pickle": base64.b64encode(hostile).decode()} for key in box["params"]}, ""
-    begun.write_text(json.dumps(saved))
-    said = start(setting).last()
+    said = start(hostile(start, tmp_path, spoilt)).last()
     assert said.startswith("ProgramMissing: ") and "version 0, the dataflow as it was begun" in said and "--earlier" in said
     assert not spoilt.exists()
-    driver = start(replace(setting, earlier=True))
+
+
+@pytest.mark.conformance
+def test_code_of_a_version_is_that_of_the_program_that_is_given_beside(start: Start, tmp_path: Path) -> None:
+    spoilt = tmp_path / "spoilt"
+    setting = replace(hostile(start, tmp_path, spoilt), earlier=True)
+    driver = start(setting)
     assert driver.line() == "running 2"
     assert driver.drain() == "ended"
     compare(setting)
     assert not spoilt.exists()
+
+
+def hostile(start: Start, tmp_path: Path, spoilt: Path) -> Replaced:
+    """A run whose rows are made by two versions has been killed, and somebody has put code into the first one that makes the file."""
+    setting = Replaced(str(tmp_path), endless=True, replace_at=200, coded=True)
+    driver = start(setting)
+    assert (driver.line(), driver.line()) == ("running 1", "replaced 1")
+    driver.kill()
+    begun = Path(setting.location) / "versions" / "begun.json"
+    saved = json.loads(begun.read_text())
+    for box in saved["boxes"]:
+        pickled = f"cposix\nsystem\n(Vtouch {spoilt}\ntR.".encode()
+        box["params"], box["is"] = {key: {"pickle": base64.b64encode(pickled).decode()} for key in box["params"]}, ""
+    begun.write_text(json.dumps(saved))
+    return replace(setting, replace_at=0, starts=1)
