@@ -117,18 +117,19 @@ def checkpoint_table(result: dict[str, Any]) -> list[str]:
 
 
 def restore_table(result: dict[str, Any]) -> list[str]:
-    def seconds(value: float | None) -> str:
-        return "–" if value is None else f"{value:.1f} s"
+    def seconds(name: str) -> str:
+        value, each = result[f"{name}_s"], result.get(f"{name}_s_each") or ()
+        return "–" if value is None else f"{value:.1f} s ({len(each)})"
 
     compared = f"{result['rows_lost']} lost, {result['rows_repeated']} repeated of {result['rows_compared']:,} rows"
     return [
-        f"| all state lost, {result['state_mb'] / 1024:.0f} GB; {compared} | until results come again |",
+        f"| all state lost, {result['state_mb'] / 1024:.0f} GB; {compared} | until results come again: median (of how many) |",
         "| --- | ---: |",
-        f"| every executor killed, the driver lives | {seconds(result['in_place_s'])} |",
-        f"| the same of Flink, incremental checkpoints in RocksDB | {seconds(result['flink_s'])} |",
-        f"| the same of Structured Streaming, changelog in RocksDB | {seconds(result['spark_s'])} |",
-        f"| executors and driver killed, everything | {seconds(result['cluster_s'])} |",
-        f"| of which Spark's own start | {seconds(result['cluster_spark_s'])} |",
+        f"| every executor killed, the driver lives | {seconds('in_place')} |",
+        f"| the same of Flink, incremental checkpoints in RocksDB | {seconds('flink')} |",
+        f"| the same of Structured Streaming, changelog in RocksDB | {seconds('spark')} |",
+        f"| executors and driver killed, everything | {seconds('cluster')} |",
+        f"| of which Spark's own start | {seconds('cluster_spark')} |",
     ]
 
 
@@ -136,10 +137,10 @@ def restart_table(result: dict[str, Any]) -> list[str]:
     wrong = f"{result['rows_lost']} lost, {result['rows_repeated']} repeated, {result['rows_wrong']} wrong"
     return [
         f"| {result['kills']} losses of driver and cluster, {result['stale_drivers']} drivers replaced while they hang; {wrong} of "
-        f"{result['rows_compared']:,} rows | median |",
+        f"{result['rows_compared']:,} rows | median (of how many) |",
         "| --- | ---: |",
-        f"| new rows, on a Spark cluster, after | {result['restart_s_p50']:.1f} s |",
-        f"| Structured Streaming, the same | {result['spark_restart_s_p50']:.1f} s |",
+        f"| new rows, on a Spark cluster, after | {result['restart_s_p50']:.1f} s ({len(result['restart_s_each'])}) |",
+        f"| Structured Streaming, the same | {result['spark_restart_s_p50']:.1f} s ({len(result['spark_restart_s_each'])}) |",
     ]
 
 

@@ -4,10 +4,11 @@
     python tools/records.py --only latency,memory  # some of them, whatever commit they are of
     python tools/records.py --list                 # which there are, of which commit each is, and how long it took
 
-A record is worth something only on a machine that does nothing else, so it waits until the machine is quiet; --busy makes it all the same
-and says so. Those of the simulator go by virtual time: they come first, as many at once as there are cores.
-`bench/results/records.json` says of each record its commit, how long it took and the load before it. What is interrupted goes on where it
-was. At the end docs/measured.md and README.md say what the records say.
+A record is worth something only on a machine that does nothing else, so it waits until the machine is quiet, and one during which others
+were at work is not entered; --busy makes it all the same. Those of the simulator go by virtual time: they come first, as many at once as
+there are cores. One is entered only if the commit is the same before and after it.
+`bench/results/records.json` says of each record its commit, how long it took, the load before it, and the most that others used meanwhile.
+What is interrupted goes on where it was. At the end docs/measured.md and README.md say what the records say.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
+from secrets import token_hex
+from threading import Event, Lock, Thread
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -31,6 +33,15 @@ LEDGER: Final = RESULTS / "records.json"
 ENTERING: Final = Lock()
 QUIET_LOAD: Final = 0.5
 """Of the last minute: processes that want to run. Above it somebody else is at work."""
+OTHERS_MAX: Final = 0.5
+"""Cores that others may use in any minute while a record is made."""
+MINUTE_S: Final = 60.0
+SAMPLE_S: Final = 10.0
+TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+MARK: Final = "EVENFLOW_RECORD"
+"""Every process below a record has it in its environment, whoever becomes its parent."""
+CLOCKED: Final = frozenset({"shedding"})
+"""Experiments of the simulator that also measure processor time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,7 @@ def experiments() -> list[Record]:
             f"{each.name}-{world}",
             ("-m", "evenflow", "experiment", each.name, "--world", world, "--out", into),
             tuple(f"experiments/{each.name}-{world}.{kind}" for kind in ("json", "md", "svg")),
-            world == "sim",
+            world == "sim" and each.name not in CLOCKED,
         )
         for world in ("sim", "spark")
         for each in EXPERIMENTS.values()
@@ -86,9 +97,9 @@ def records() -> list[Record]:
         bench("latency"),
         bench("throughput"),
         bench("moves"),
-        bench("restart", "--kills", "100", "--stale-drivers", "20", "--on-spark", "30", "--spark-kills", "1"),
+        bench("restart", "--kills", "100", "--stale-drivers", "20", "--on-spark", "30"),
         bench("checkpoint"),
-        bench("restore", "--kills", "1"),
+        bench("restore"),
         bench("failover", *failover),
         bench("failover", "--kills", "4", "--rate", "2000", "--linger", "25", "--hang", "--spark-kills", "0", record="failover_hang"),
         bench("failover", "--kills", "20", "--tabs", "10", "--spark-kills", "0", record="failover_tabs"),
@@ -139,16 +150,124 @@ def wait_until_quiet(patience_s: float) -> float:
     return load
 
 
-def make(record: Record, at: str, load: float) -> bool:
-    """Run one and enter it. Returns whether it could be made; what there was before stays if it could not."""
-    began = time.monotonic()
-    done = subprocess.run([sys.executable, *record.command], cwd=ROOT, check=False)
-    took_s = time.monotonic() - began
-    if done.returncode != 0:
-        print(f"{record.name}: exit code {done.returncode} after {took_s:.0f} s", file=sys.stderr, flush=True)
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One that runs. begun: ticks since boot, which tells it from another of its number. cpu_s: seconds that it has used. marked: it has
+    the mark in its environment."""
+
+    pid: int
+    begun: int
+    parent: int
+    cpu_s: float
+    marked: bool
+
+
+def processes(mark: str) -> list[Process]:
+    """All that run now, but for the kernel's own."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+            if not (folder / "cmdline").read_bytes():
+                continue
+        except OSError:
+            continue  # It has ended meanwhile.
+        try:
+            marked = f"{MARK}={mark}".encode() in (folder / "environ").read_bytes().split(b"\0")
+        except OSError:
+            marked = False  # It is somebody else's.
+        found.append(Process(int(folder.name), int(fields[19]), int(fields[1]), (int(fields[11]) + int(fields[12])) / TICKS_PER_S, marked))
+    return found
+
+
+def used_by_others(before: Sequence[Process], after: Sequence[Process], own: int) -> float:
+    """Processor seconds between two looks of those that are not marked, not `own` and not below one of these. What began and ended
+    between them is in none."""
+    earlier = {(each.pid, each.begun): each.cpu_s for each in before}
+    ours = {each.pid for each in after if each.marked or each.pid == own}
+    while more := {each.pid for each in after if each.parent in ours} - ours:
+        ours |= more
+    return sum(each.cpu_s - earlier.get((each.pid, each.begun), 0.0) for each in after if each.pid not in ours)
+
+
+def most_in_a_minute(looks: Sequence[tuple[float, float]]) -> float:
+    """The most cores that others used in a minute, or in all of the time where that is less. looks: (second, processor seconds of others
+    since the look before)."""
+    most, first = 0.0, 0
+    for last, (at_s, _) in enumerate(looks):
+        while first < last and at_s - looks[first + 1][0] >= MINUTE_S:
+            first += 1
+        seconds = at_s - looks[first][0]
+        if seconds >= MINUTE_S or (last == len(looks) - 1 and seconds > 0 and first == 0):
+            most = max(most, sum(cpu_s for _, cpu_s in looks[first + 1 : last + 1]) / seconds)
+    return most
+
+
+class Others:
+    """Looks at what others use from `begin` to `end`, in a thread of its own."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark, self._over, self._looks = mark, Event(), [(time.monotonic(), 0.0)]
+        self._last = processes(mark)
+        self._thread = Thread(target=self._run, daemon=True)
+
+    def begin(self) -> None:
+        self._thread.start()
+
+    def end(self) -> float:
+        """The most cores in a minute."""
+        self._over.set()
+        self._thread.join()
+        self._look()
+        return most_in_a_minute(self._looks)
+
+    def _run(self) -> None:
+        while not self._over.wait(SAMPLE_S):
+            self._look()
+
+    def _look(self) -> None:
+        now = processes(self._mark)
+        self._looks.append((time.monotonic(), used_by_others(self._last, now, os.getpid())))
+        self._last = now
+
+
+def is_still(at: str) -> bool:
+    try:
+        return commit() == at
+    except SystemExit as error:
+        print(error, file=sys.stderr, flush=True)
+        return False
+
+
+def make(record: Record, at: str, load: float, *, busy: bool = False) -> bool:
+    """Run one and enter it. Returns whether it was entered; what there was before stays if not. busy: whatever others do."""
+    files = {RESULTS / name: (RESULTS / name).read_bytes() if (RESULTS / name).is_file() else None for name in record.files}
+    began, mark = time.monotonic(), token_hex(8)
+    others = Others(mark)
+    others.begin()
+    same = is_still(at)
+    code = subprocess.run([sys.executable, *record.command], cwd=ROOT, check=False, env=os.environ | {MARK: mark}).returncode if same else 0
+    took_s, most = time.monotonic() - began, others.end()
+    why = ""
+    if code != 0:
+        why = f"exit code {code} after {took_s:.0f} s"
+    elif not (same and is_still(at)):
+        why = f"the sources are no longer those of {at}"
+    elif most > OTHERS_MAX and not record.virtual and not busy:
+        why = f"others used {most:.1f} cores meanwhile"
+    if why:
+        print(f"{record.name}: not entered: {why}", file=sys.stderr, flush=True)
+        for path, before in files.items():
+            if before is not None:
+                path.write_bytes(before)
+            else:
+                path.unlink(missing_ok=True)
         return False
     with ENTERING:
-        entries = ledger() | {record.name: {"commit": at, "seconds": round(took_s), "load_before": round(load, 2)}}
+        entry = {"commit": at, "seconds": round(took_s), "load_before": round(load, 2)}
+        entries = ledger() | {record.name: entry if record.virtual else entry | {"others_cores_max": round(most, 2)}}
         LEDGER.write_text(json.dumps(dict(sorted(entries.items())), indent=1) + "\n", encoding="utf-8")
     print(f"{record.name}: made in {took_s:.0f} s", flush=True)
     return True
@@ -179,7 +298,7 @@ def main() -> int:
     for number, name in enumerate(real, 1):
         load = os.getloadavg()[0] if given.busy else wait_until_quiet(300.0)
         print(f"record {number} of {len(real)}: {name}", flush=True)
-        made[name] = make(there[name], at, load)
+        made[name] = make(there[name], at, load, busy=given.busy)
     subprocess.run([sys.executable, "tools/gen_measured.py"], cwd=ROOT, check=True)
     failed = [name for name in wanted if not made[name]]
     if failed:
