@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import threading
 from pathlib import Path
@@ -433,6 +434,44 @@ def test_a_dropped_partition_is_gone_at_once_and_leaves_piece_by_piece() -> None
         pass
     add(table, keys, keys)
     assert table.count == 200_000 and content(table, 2)[2] == (2, 4)
+
+
+@pytest.mark.parametrize("way", ["install", "absorb"])
+def test_rows_that_come_as_another_partitions_are_found_and_not_the_dead_ones(way: str) -> None:
+    """Ranges have changed: the keys of a partition that was dropped a moment ago, of many pages, come with another one."""
+    table, keys = new(), np.arange(60_000)
+    add(table, keys, keys, partitions=2)
+    found = new()
+    add(found, keys, keys, partitions=1)
+    table.drop(0)
+    table.drop(1)
+    if way == "install":
+        snapshot = found.capture(0)
+        assert snapshot is not None
+        table.install(0, snapshot.to_bytes())
+    else:
+        table.absorb(0, found)
+    hashes, checks = identity(keys)
+    slots = table.seek(hashes, checks, np.zeros(keys.size, np.int64))
+    assert table.held(slots).all() and (table.owner_of(slots) == 0).all()
+    add(table, keys, keys, partitions=1)
+    again = np.concatenate([keys, keys])
+    assert table.count == keys.size and content(table, 0) == model(again, again, 0, partitions=1)
+
+
+def test_memory_is_given_back_in_pieces_before_a_partition_comes_in_pieces() -> None:
+    table, keys = new(), np.arange(200_000)
+    add(table, keys, keys)
+    snapshot = table.capture(1)
+    assert snapshot is not None
+    state = snapshot.to_bytes()
+    table.drop(0)
+    table.drop(1)
+    left = []
+    for slots in table.installing(1, state):
+        left.append(sum(pages.size for _, pages in table._retired))
+        assert slots.size == 0 or left[-1] == 0
+    assert max(before - after for before, after in itertools.pairwise(left)) == PIECE_PAGES
 
 
 def test_a_dropped_partition_gives_its_memory_back() -> None:

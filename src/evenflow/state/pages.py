@@ -195,15 +195,9 @@ class PagedTable:
         if self._growth is not None:
             self._growth.remove(slots, self.arena.words)
         table.remove_rows(
-            np.ascontiguousarray(slots),
-            epoch,
-            self._index,
-            self.arena.words,
-            self._pages,
-            self._parts,
-            self._counts,
+            np.ascontiguousarray(slots), epoch, self._index, self.arena.words, self._pages, self._parts, self._counts,
             self._log_arena.words,
-        )
+        )  # fmt: skip
         self._log_objects(logged)
         for column in self.objects:
             column[slots] = None
@@ -283,6 +277,8 @@ class PagedTable:
         First what it takes to make room is done, which yields empty arrays.
         """
         rows, batch = open_rows(state, self.width, self.object_types)
+        while self.give_back():
+            yield NO_EXTRA
         self._make_free(partition)
         for _ in self.growing(len(rows)):
             yield NO_EXTRA
@@ -315,11 +311,12 @@ class PagedTable:
         return self._put(partition, other.words, rows, [column[rows] for column in other.objects])
 
     def _make_free(self, partition: int) -> None:
-        """Nothing may be left of a partition that is to come."""
+        """Nothing may be left of a partition that is to come, nor of others that were dropped: with other ranges they had the same keys."""
         if self.count_of(partition):
             raise AssertionError(f"partition {partition} is installed already")
         self.drop(partition)  # Pages whose rows are all removed may still be its.
-        self._give_back(np.array([partition]))
+        while self.give_back():
+            pass
         self._know(partition)
 
     def _put(self, partition: int, words: npt.NDArray[np.int64], rows: Ordinals, objects: Sequence[Objects]) -> Ordinals:
@@ -343,7 +340,7 @@ class PagedTable:
     def drop(self, partition: int) -> None:
         """Forget a partition. Its open snapshots are read out first. Cost: O(its pages).
 
-        Its memory is given back some pages at a time, by `give_back`, by the calls that follow, and before the partition can be here again.
+        Its memory is given back some pages at a time, by `give_back`, by the calls that follow, and before any partition can come.
         """
         self._sweep()
         pages = self.pages_of(partition)

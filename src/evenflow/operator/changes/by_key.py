@@ -7,7 +7,7 @@ out goes by what rows are, never by where they lie or in which order a list has 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,12 +17,13 @@ import pyarrow as pa
 from evenflow.kernels import fold
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.links import HOME, LINKS, link, unlink, walk
-from evenflow.kernels.table import EXTRA, HEADER
+from evenflow.kernels.table import EXTRA, HEADER, PAGE
 from evenflow.operator.changes.columns import KeptColumns
 from evenflow.operator.operator import Shown, Timeless
 from evenflow.operator.tabled import Tabled
 from evenflow.state.keys import identity
-from evenflow.state.pages import PagedTable
+from evenflow.state.page_snapshot import State
+from evenflow.state.pages import PIECE_PAGES, PagedTable
 from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.change import taken_back
 from evenflow.stream.rows import Rows
@@ -169,7 +170,14 @@ class ByKey(Tabled, Timeless, Shown):
 
     # ------------------------------------------------ partitions
 
+    def installing(self, partition: int, state: State) -> Iterator[int]:
+        while self._heads.give_back():
+            yield PIECE_PAGES * PAGE * self._heads.width * 8
+        yield from super().installing(partition, state)
+
     def _installed(self, slots: Int64s) -> None:
+        while self._heads.give_back():
+            pass  # Those of who has gone since, with other ranges, may have the same keys.
         words = self._table.words
         hashes, checks = self._table.identity_of(slots)
         found = self._heads.fold(self._table.owner_of(slots), hashes, checks, epoch=0)
