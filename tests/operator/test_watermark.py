@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from evenflow.operator.watermark import Watermark
-from evenflow.stream.epoch import IDLE, NO_WATERMARK, Tick
+from evenflow.stream.epoch import END_OF_STREAM, IDLE, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us"))])
@@ -89,3 +89,19 @@ def test_a_partition_that_never_had_rows_is_idle_from_its_first_epoch_on() -> No
     watermark = Watermark(SCHEMA, "ts", 10, idle_us=1_000)
     assert [watermark.advance(3, 50), watermark.advance(3, 1_050)] == [NO_WATERMARK, IDLE]
     assert Watermark(SCHEMA, "ts", 10).advance(3, 10**12) == NO_WATERMARK
+
+
+@pytest.mark.parametrize("time", [END_OF_STREAM, IDLE])
+def test_no_time_of_a_row_is_the_end_or_idle(time: int) -> None:
+    """`for ever` is the greatest timestamp in many systems."""
+    watermark = Watermark(SCHEMA, "ts", 0, idle_us=1_000)
+    watermark.process(rows((0, time)), NOW)
+    assert watermark.current(0) == watermark.advance(0, 50) == IDLE - 1
+    assert watermark.newest(0) == watermark.entered(0) == time
+    assert watermark.advance(0, 1_050) == IDLE
+
+
+def test_a_watermark_does_not_leave_the_range_of_times() -> None:
+    watermark = Watermark(SCHEMA, "ts", 10)
+    watermark.process(rows((0, NO_WATERMARK + 5), (1, NO_WATERMARK + 15)), NOW)
+    assert [watermark.current(0), watermark.current(1)] == [NO_WATERMARK, NO_WATERMARK + 5]

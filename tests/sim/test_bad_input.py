@@ -14,6 +14,7 @@ import evenflow as ef
 from evenflow.errors import BoxFailed, NondeterministicBox
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.stream.epoch import END_OF_STREAM, IDLE
 from evenflow.world.sim.world import SimWorld
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.float64()), ("v", pa.float64())])
@@ -103,6 +104,18 @@ def test_late_rows_of_boxes_in_order_of_event_time_are_counted(name: str) -> Non
     times = pa.array([None, None, 25, 3, None, 30], pa.timestamp("us"))
     parts = [whole.set_column(0, "ts", times).to_batches()]
     world = world_of(parts, lambda s: IN_ORDER[name](s.with_watermark("ts", "0 seconds")), ONE_ROW)
+    world.run_until_quiet()
+    assert world.output("out").column("v").to_pylist() == [1.0, 2.0, 3.0, 6.0]
+    assert sum(site.part.late_rows() for site in world.sites) == 2
+
+
+@pytest.mark.parametrize("time", [END_OF_STREAM, IDLE])
+def test_a_row_with_the_greatest_time_is_not_the_end_of_its_source(time: int) -> None:
+    """It makes those that come behind it late, as any row from the future does; they are read, and the run ends when the source does."""
+    whole = pa.Table.from_batches(LATE[0])
+    times = pa.array([10, 20, time, 30, 40, time], pa.int64()).cast(pa.timestamp("us"))
+    parts = [whole.set_column(0, "ts", times).to_batches()]
+    world = world_of(parts, lambda s: s.with_watermark("ts", "0 seconds").sort().select("v"), ONE_ROW)
     world.run_until_quiet()
     assert world.output("out").column("v").to_pylist() == [1.0, 2.0, 3.0, 6.0]
     assert sum(site.part.late_rows() for site in world.sites) == 2

@@ -109,11 +109,11 @@ class Watermark(Unkeyed, Shown):
         return self._entered.get(partition, NO_WATERMARK)
 
     def current(self, partition: int) -> int:
-        """The partition's watermark, microseconds of event time."""
+        """The partition's watermark, microseconds of event time: never END_OF_STREAM or IDLE, whatever times rows have."""
         progress = self._progress.get(partition)
         if progress is None or progress.counted == NO_WATERMARK:
             return NO_WATERMARK
-        return progress.counted - self._delay_us
+        return min(max(progress.counted - self._delay_us, NO_WATERMARK), IDLE - 1)
 
     def advance(self, partition: int, stamp: int) -> int:
         """The partition's watermark after an epoch, or IDLE. stamp: of its record of the epoch. Once per epoch, behind `process`."""
