@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.operator.join_cases import (
     LEFT,
@@ -20,9 +21,13 @@ from tests.operator.join_cases import (
     values,
 )
 
+from evenflow.kernels.hash import partition_of, table_of_ranges
 from evenflow.operator.join.join import StreamJoin
+from evenflow.operator.join.join_side import Held, JoinSide, Run
 from evenflow.query.join import How, Join
+from evenflow.state import held_rows
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
 
 HOWS: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
 
@@ -147,3 +152,64 @@ def test_equal_keys_of_other_widths_match_and_using_keys_come_out_once() -> None
     ]
     assert found.batch.schema.names == ["k", "ts", "x", "note", "ts_right", "y"]
     assert values(found.batch) == [(7, 1, 0, "a", 1, 3), (8, None, None, None, 2, 4)]
+
+
+def test_columns_may_be_called_as_what_is_kept_beside_them() -> None:
+    """Goal: what was captured can be installed, divided and shown, whatever the columns are called: `_time` is a usual name."""
+    left = pa.schema([("_time", pa.timestamp("us")), ("k", pa.int64()), ("_met", pa.int64()), ("_check", pa.string())])
+    right = pa.schema([("_met", pa.timestamp("us")), ("_check", pa.int64()), ("_time", pa.int64()), ("_side", pa.string())])
+    described = Join("full", ("k",), ("_check",), low_us=-30, high_us=10, suffix="_right")
+    whole, first, second = (StreamJoin(described, left, right, "_time", "_met") for _ in range(3))
+    epochs, when = drawn(10), ticks(drawn(10))
+    given = [(rows(left, a), rows(right, b), tick) for (a, b), tick in zip(epochs, when, strict=True)]
+    cut, old, new = 15, table_of_ranges(6), table_of_ranges(4)
+    kept = [whole.process_sides(*each)[0].batch for each in given]
+    found = [first.process_sides(*each)[0].batch for each in given[:cut]]
+    states = [snapshot.to_bytes() for partition in range(6) if (snapshot := first.capture(partition)) is not None]
+    assert (old != new).any() and len(states) > 1
+    for partition, state in first.divide(states, new).items():
+        second.install(partition, state)
+    shown = [row for partition in range(6) for row in first.show(partition).to_pylist()]
+    assert sorted(map(str, shown)) == sorted(str(row) for partition in range(4) for row in second.show(partition).to_pylist())
+    assert {row["_time"] for row in shown} == {row["left"]["_time"] if row["_side"] == "left" else row["right"]["_met"] for row in shown}
+    for a, b, tick in given[cut:]:
+        a, b = (Rows(side.batch, partition_of(side.hash, new), side.hash) for side in (a, b))
+        found.append(second.process_sides(a, b, tick)[0].batch)
+    assert [in_order(values(batch)) for batch in found] == [in_order(values(batch)) for batch in kept]
+
+
+def long_texts(count: int, data: np.ndarray) -> pa.RecordBatch:
+    """Rows that have all of `data`, one after the other."""
+    offsets = np.linspace(0, data.size, count + 1).astype(np.int32)
+    texts = pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return pa.RecordBatch.from_arrays([texts], ["s"])
+
+
+def test_a_side_may_hold_more_text_than_a_column_can_have() -> None:
+    """Goal: 2 GiB of text, which one array of Arrow's cannot have, are no end of a run. Method: memory that nobody has written to."""
+    data, count = np.zeros(2**30, np.uint8), 2**15
+    side, many, few = JoinSide(pa.schema([("s", pa.string())]), 10), long_texts(count, data), long_texts(8, data[:1024])
+
+    def run_of(batch: pa.RecordBatch) -> Run:
+        keys, nothing = np.arange(batch.num_rows).astype(np.uint64), np.zeros(batch.num_rows, np.int64)
+        return Run.of(Held(batch, nothing.astype(np.int32), keys, keys, nothing, nothing.astype(np.bool_), side.numbers(keys.size)))
+
+    for batch in [few] * 4 + [many] * 6:
+        side.add(run_of(batch))
+        side.settle()
+    row, which, place = side.find(run_of(few), None, None)
+    assert np.bincount(row).tolist() == [10] * 8
+    assert len(np.unique(which)) == 7, "what fits is one run"
+    assert set(pc.binary_length(side.pick(which, place).column("s")).to_pylist()) == {128, data.size // count}
+
+
+@pytest.mark.parametrize("how", ["full", "semi"])
+def test_state_that_is_divided_may_have_more_text_than_a_column_can_have(how: How, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a column could have 100 bytes of it."""
+    made, epochs, new = operator(join(how)), drawn(11), table_of_ranges(4)
+    run(made, epochs[:15], ticks(epochs)[:15])
+    states = [snapshot.to_bytes() for partition in range(6) if (snapshot := made.capture(partition)) is not None]
+    whole = made.divide(states, new)
+    monkeypatch.setattr(held_rows, "COLUMN_MOST", 100)
+    apart = made.divide(states, new)
+    assert apart == whole and list(apart) == sorted(apart) and len(whole) > 1

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from evenflow.state.apart import Apart, Lying, counts_for, summed
 from evenflow.stream.arrays import Int32s, Int64s
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
 from evenflow.stream.rows import Rows
+
+COLUMN_MOST: Final = 2**31 - 1
+"""Bytes of text that one array of Arrow's has at most, and elements of lists: their offsets have 32 bits."""
 
 
 class Frozen(ABC):
@@ -98,6 +102,14 @@ def picked(batches: Sequence[pa.RecordBatch], at: Int64s) -> pa.RecordBatch:
     back = np.empty(at.size, np.int64)
     back[np.argsort(which, kind="stable")] = np.arange(at.size)
     return pa.concat_batches(found).take(pa.array(back))
+
+
+def fit(batches: Sequence[pa.RecordBatch]) -> bool:
+    """Whether the rows of all batches can be one batch. Cost: O(batches x columns)."""
+    if sum([batch.nbytes for batch in batches]) <= COLUMN_MOST:
+        return True
+    fixed = [pa.types.is_primitive(field.type) for field in batches[0].schema]
+    return all(one or sum([batch.column(at).nbytes for batch in batches]) <= COLUMN_MOST for at, one in enumerate(fixed))
 
 
 def join_rows(pieces: Sequence[Rows], schema: pa.Schema) -> Rows:
@@ -182,10 +194,13 @@ def rows_to_bytes(rows: Rows) -> bytes:
 
 def divide_rows(states: Sequence[bytes], groups: Int32s) -> dict[int, bytes]:
     """Captured rows of several partitions, which have the hash of their key, divided anew: see `Partitioned.divide`."""
-    whole = pa.concat_batches([batch_from_bytes(state) for state in states])
-    owners = partition_of(whole.column(whole.schema.get_field_index(HASH_COLUMN)).to_numpy(zero_copy_only=False), groups)
-    found = np.unique(owners).tolist()
-    return {partition: batch_to_bytes(whole.take(pa.array(np.flatnonzero(owners == partition)))) for partition in found}
+    batches = [batch_from_bytes(state) for state in states]
+    found: dict[int, list[pa.RecordBatch]] = {}
+    for batch in [pa.concat_batches(batches)] if fit(batches) else batches:
+        owners = partition_of(batch.column(batch.schema.get_field_index(HASH_COLUMN)).to_numpy(zero_copy_only=False), groups)
+        for partition in np.unique(owners).tolist():
+            found.setdefault(partition, []).append(batch.take(pa.array(np.flatnonzero(owners == partition))))
+    return {partition: batch_to_bytes(pa.concat_batches(some) if len(some) > 1 else some[0]) for partition, some in sorted(found.items())}
 
 
 def rows_from(state: bytes, partition: int) -> Rows:

@@ -2,8 +2,8 @@
 
 The rows lie in a short list of runs, oldest first. A run never changes: it has its rows in order of arrival, an index sorted by
 (key, time) to probe, and one sorted by time of which the watermark takes a prefix. Runs of one level are merged four at a time, so
-there are O(log rows held) runs, a row is moved that often, and nothing is done per partition. Only the marks of rows that have met a
-partner are written in place; a snapshot makes the next writer copy them, a byte a row.
+there are O(log rows held) runs, a row is moved that often, and nothing is done per partition; those that no batch can have together stay
+apart. Only the marks of rows that have met a partner are written in place; a snapshot makes the next writer copy them, a byte a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evenflow.kernels.probe import probe
 from evenflow.operator.join.pairing import Picked
 from evenflow.plan.layout import HASH_COLUMN
 from evenflow.state.apart import Apart, Lying, counts_for, less, without
-from evenflow.state.held_rows import Captured, Frozen, picked
+from evenflow.state.held_rows import Captured, Frozen, fit, picked
 from evenflow.stream.arrays import Bools, Int32s, Int64s, UInt64s
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.ipc import batch_from_bytes, batch_to_bytes
@@ -31,7 +31,8 @@ MERGE_RUNS: Final = 4
 
 LEAST: Final = -(2**63)
 GREATEST: Final = 2**63 - 1
-HASH, CHECK, TIME, MET = HASH_COLUMN, "_check", "_time", "_met"
+BESIDE: Final = (HASH_COLUMN, "_check", "_time", "_met")
+"""What captured rows have behind their columns, which may have the same names."""
 ARRAYS: Final = ("partition", "hash", "check", "time", "met", "number")
 """Of held rows, beside their columns."""
 
@@ -303,8 +304,8 @@ class JoinSide:
             elif 2 * run.start >= len(run.times):
                 run = Run.merged([run], run.level)
             runs.append(run)
-            while len(runs) >= MERGE_RUNS and runs[-MERGE_RUNS].level <= runs[-1].level:
-                runs[-MERGE_RUNS:] = [Run.merged(runs[-MERGE_RUNS:], runs[-1].level + 1)]
+            while len(runs) >= MERGE_RUNS and (last := runs[-MERGE_RUNS:])[0].level <= last[-1].level and fit([r.held.batch for r in last]):
+                runs[-MERGE_RUNS:] = [Run.merged(last, last[-1].level + 1)]
         if len(runs) != len(self._runs) or any(a is not b for a, b in zip(runs, self._runs, strict=True)):
             self._runs, self._frozen = runs, None
         self._dropped = False
@@ -323,8 +324,8 @@ class JoinSide:
 
     def install(self, partition: int, state: bytes) -> Int64s:
         """Returns the imprints of its rows."""
-        batch = batch_from_bytes(state)
-        hashes, checks, times, met = (batch.column(name).to_numpy(zero_copy_only=False) for name in (HASH, CHECK, TIME, MET))
+        batch, *beside = opened(state)
+        hashes, checks, times, met = (each.to_numpy(zero_copy_only=False) for each in beside)
         columns, count = batch.select(self._schema.names), len(times)
         held = Held(columns, np.full(count, partition, np.int32), hashes, checks, times, met.copy(), self.numbers(count))
         self.add(Run.of(held))
@@ -341,12 +342,20 @@ class JoinSide:
         return sum([run.bytes_of(partitions) for run in self._runs], np.zeros(partitions.size, np.int64))
 
 
+def opened(state: bytes) -> tuple[pa.RecordBatch, pa.Array, pa.Array, pa.Array, pa.Array]:
+    """Captured rows: their columns, and what is beside them."""
+    batch = batch_from_bytes(state)
+    count = batch.num_columns - len(BESIDE)
+    hashes, checks, times, met = batch.columns[count:]
+    return batch.select(list(range(count))), hashes, checks, times, met
+
+
 def shown_rows(state: bytes, side: str, schema: pa.Schema, timed: bool) -> pa.RecordBatch:
     """Captured rows of a side as columns of what a join shows. timed: the side has an event time."""
-    batch = batch_from_bytes(state)
-    times, count = batch.column(TIME), batch.num_rows
+    batch, _, _, times, met = opened(state)
+    count = len(times)
     known = pc.if_else(pc.equal(times, NO_WATERMARK), None, times).view(pa.timestamp("us")) if timed else None
-    made = {"_side": pa.array([side] * count, pa.string()), "_time": known, "_met": batch.column(MET)}
+    made = {"_side": pa.array([side] * count, pa.string()), "_time": known, "_met": met}
     if side in schema.names:
         kind = schema.field(side).type
         made[side] = pa.StructArray.from_arrays([batch.column(field.name) for field in kind], fields=list(kind))
@@ -388,7 +397,7 @@ class FrozenSide(Frozen):
         at = apart.of(partition)[which]
         batch = picked([run.held.batch for run in self._runs], at)
         columns = [*batch.columns, *(pa.array(self._of(name, apart, at)) for name in ("hash", "check", "time", "met"))]
-        return batch_to_bytes(pa.RecordBatch.from_arrays(columns, [*batch.schema.names, HASH, CHECK, TIME, MET]))
+        return batch_to_bytes(pa.RecordBatch.from_arrays(columns, [*batch.schema.names, *BESIDE]))
 
 
 def _imprints(numbers: Int64s, met: Bools) -> Int64s:
