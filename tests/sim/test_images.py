@@ -216,6 +216,18 @@ def test_captures_that_take_longer_than_they_are_waited_for_are_not_sent_whole_f
     assert stage.flows and {backed.patience for backed in units()} == {PATIENCE}
 
 
+def test_how_long_a_capture_is_waited_for_has_a_bound() -> None:
+    """Goal: no answer is waited for for ever. Method: as if each capture had been sent long ago, and nothing had come back."""
+    stage = Stage("running", capture_ms=10.0)
+    stage.until_protected()
+    backing = next(site.part.backing for site in stage.world.sites if site.part.backing.units)
+    backed = next(iter(backing.units.values()))
+    for _ in range(40):
+        backed.captured, backed.ship, backed.since_us = 1, None, -(2**62)
+        backing.look()
+    assert backed.patience * 10.0 == 3_600_000.0
+
+
 def test_a_backup_without_memory_says_so_and_the_run_goes_on() -> None:
     stage = Stage("running", options={"image_memory_bytes": 1})
     stage.world.run_until(lambda: stage.count(Kind.NOT_BACKED_UP) > 0, 10.0, "somebody says so")

@@ -37,6 +37,8 @@ from evenflow.stream.ids import CopyNumber
 PATIENCE: Final = 8
 """After so many times `capture_max_ms` a capture that was sent is not waited for any more; after each such one, twice as many: it may be
 large."""
+PATIENCE_MAX_MS: Final = 3_600_000.0
+"""Longer than that none is waited for, unless `PATIENCE` alone is longer."""
 LOOKS: Final = 8
 """So often in `capture_max_ms` it is looked whether a unit is to be captured."""
 
@@ -86,6 +88,7 @@ class Backing:
         self._part, self._layout, self._housing, self._departing, self._releasing = part, layout, housing, departing, releasing
         self.units: dict[int, Backed] = {}
         self._numbers, self._late_us = 0, int(part.options.capture_max_ms * 1000)
+        self._patience_max = max(PATIENCE, int(PATIENCE_MAX_MS / part.options.capture_max_ms))
 
     # ------------------------------------------------------------ orders
 
@@ -103,7 +106,7 @@ class Backing:
             waited_us = self._part.now_us - backed.since_us
             if backed.captured and backed.ship is None and waited_us > backed.patience * self._late_us:
                 self._again(backed)
-                backed.patience *= 2
+                backed.patience = min(2 * backed.patience, self._patience_max)
             backed.due = backed.due or (not backed.captured and waited_us >= self._late_us)
         if self.units:
             self._tick()
