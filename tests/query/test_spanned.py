@@ -13,6 +13,7 @@ import pytest
 import evenflow as ef
 from evenflow import testing
 from evenflow.errors import QueryError
+from evenflow.kernels.hash import hash_columns
 from evenflow.operator.user.spanned import Spanned as Operator
 from evenflow.query.planner import layout
 from evenflow.query.ranked import Place
@@ -415,3 +416,15 @@ def test_parts_and_totals_survive_deaths_and_restarts() -> None:
     test.lose_everything().restart(sites=2).give("t", TABLE.slice(130))
     found, wanted = (sorted(map(str, each.finish().rows("out"))) for each in (test, plain))
     assert found == wanted and len(found) == COUNT
+
+
+def test_zeros_and_nans_of_either_sign_are_peers() -> None:
+    """They are equal in Spark's order."""
+    schema = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), ("x", pa.float64())])
+    given = [0.0, -0.0, 0.0, float("nan"), -float("nan")]
+    columns = [pa.array([1] * 5, pa.int64()), pa.array([5] * 5, pa.timestamp("us")), pa.array(given)]
+    batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+    places = Place("r", "rank"), Place("d", "dense_rank")
+    operator = Operator(schema, ["k"], Spanned("k bigint, ts timestamp, x double", "ts", places, ("x",)))
+    made = operator.process(Rows(batch, np.zeros(5, np.int32), hash_columns(batch, ["k"])), Tick(1, 1, 0, 100))[0].batch
+    assert (made.column("r").to_pylist(), made.column("d").to_pylist()) == ([1, 1, 1, 4, 4], [1, 1, 1, 2, 2])

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from evenflow.kernels.columns import integers_of, is_word, nulls_of
 from evenflow.operator.changes.around import Ordered, around, numbers_of
+from evenflow.operator.order import sort_key
 from evenflow.operator.totals.totals import value_words
 from evenflow.operator.user.carried import Fields, Run, carried_on, runs, total
 from evenflow.operator.user.process import Process
@@ -126,7 +127,7 @@ class Totals(BatchProcessor):
         """int64 (n,): equal where rows of a key are equal in the order."""
         new = (np.diff(group, prepend=-1) != 0) | (np.diff(at, prepend=NEVER) != 0)
         for name in self._described.ties:
-            new |= np.diff(numbers_of(values[name]), prepend=-1) != 0
+            new |= np.diff(numbers_of(sort_key(values[name])), prepend=-1) != 0
         return np.cumsum(new)
 
     @property
