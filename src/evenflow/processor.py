@@ -37,7 +37,8 @@ import pyarrow as pa
 from evenflow.stream.arrays import Int64s
 
 if TYPE_CHECKING:
-    from evenflow.operator.user.fields import KeyState, StateArrays, Store
+    from evenflow.operator.user.declared import Store
+    from evenflow.operator.user.fields import KeyState, StateArrays
 
 
 class Processor:

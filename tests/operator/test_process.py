@@ -199,6 +199,47 @@ def test_snapshot_is_of_its_epoch() -> None:
     assert made.batch.to_pylist()[0]["total"] == 6
 
 
+class InPlace(Processor):
+    """Counts the rows of a key in structures, which it changes in place. It raises where x is -1."""
+
+    output = "k string, one bigint, many bigint, named bigint"
+
+    def open(self, store: Any) -> None:
+        store.value("one", "struct<n:bigint>", default={"n": 0})
+        store.list("many", "struct<n:bigint>")
+        store.map("named", "string", "struct<n:bigint>")
+
+    def process(self, key: tuple[Any, ...], rows: pa.RecordBatch, state: Any) -> Any:
+        if not state.many:
+            state.many.append({"n": 0})
+        counts = state.one, state.many[0], state.named.setdefault("x", {"n": 0})
+        for count in counts:
+            count["n"] += rows.num_rows
+        if -1 in rows.column("x").to_pylist():
+            raise LookupError("no")
+        return [(key[0], *(count["n"] for count in counts))]
+
+
+@pytest.mark.parametrize("verify", [True, False])
+def test_structures_that_are_changed_in_place_are_of_their_epoch(verify: bool) -> None:
+    operator = Process(("k", "d"), InPlace(), SCHEMA, verify=verify)
+
+    def counted(operator: Process, n: int, epoch: int) -> list[tuple[Any, ...]]:
+        made = operator.process(rows_of([("a", 0.0, 1), ("b", 0.0, 1)][: 1 + epoch // 2] * n, 1), tick(epoch))[0]
+        return [tuple(row.values()) for row in made.batch.to_pylist()]
+
+    assert counted(operator, 1, 1) == [("a", 1, 1, 1)]
+    snapshot = operator.capture(0)
+    assert snapshot is not None
+    with pytest.raises(LookupError):
+        operator.process(rows_of([("a", 0.0, -1)], 1), tick(2))
+    expected = [("a", 11, 11, 11), ("b", 10, 10, 10)]
+    assert counted(operator, 10, 2) == expected
+    again = Process(("k", "d"), InPlace(), SCHEMA, verify=verify)
+    again.install(0, snapshot.to_bytes())
+    assert counted(again, 10, 2) == expected
+
+
 class Random(Processor):
     output = "r double"
 

@@ -13,7 +13,7 @@ from tests.operator.aggregate_cases import SCHEMA
 from tests.operator.test_laws import OPERATORS, PARTITIONS, Case
 
 from evenflow.operator.operator import Operator, Shown, Stateless
-from evenflow.operator.user.fields import Field
+from evenflow.operator.user.declared import Field
 from evenflow.operator.user.kept_fields import KeptFields, declared
 from evenflow.operator.user.process import Process
 from evenflow.query.recorded import type_of

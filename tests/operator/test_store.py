@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import QueryError, TypeMismatch
-from evenflow.operator.user.fields import Attempt, KeyState, StateArrays, Store
+from evenflow.operator.user.declared import Store
+from evenflow.operator.user.fields import Attempt, KeyState, StateArrays
 from evenflow.operator.user.store import Base, KeyedStore
 
 WHEN = datetime.datetime(2024, 2, 29, 12, 30, 0, 1)
@@ -224,3 +225,130 @@ def test_lists_of_lists_survive_a_move() -> None:
     other.install(0, snapshot.to_bytes())
     here, there = (where.read(store.fields["xs"], np.array([0])).objects for where in (state, other))
     assert repr(here) == repr(there)
+
+
+STRUCTURES: list[tuple[str, Any]] = [
+    ("struct<n:bigint>", {"n": 1}),
+    ("struct<n:bigint,in:struct<xs:array<bigint>>>", {"n": 1, "in": {"xs": [1]}}),
+    ("array<struct<n:bigint>>", ({"n": 1},)),
+    ("map<string,bigint>", {"n": 1}),
+    ("map<string,struct<n:bigint>>", {"a": {"n": 1}}),
+    ("map<array<bigint>,bigint>", {(1, 2): 1}),
+    ("map<struct<a:bigint>,bigint>", {(1,): 1}),
+    ("struct<m:map<string,bigint>>", {"m": {"n": 1}}),
+    ("array<map<string,bigint>>", ({"n": 1},)),
+]
+"""Types of which something that is handed out can be changed, each with a value, as it is handed out."""
+
+
+def change(value: Any) -> Any:
+    """The value, of which something was changed in place, as deep as it goes."""
+    if isinstance(value, dict):
+        for name, each in value.items():
+            value[name] = change(each)
+    elif isinstance(value, list):
+        value[:] = map(change, value)
+    elif isinstance(value, tuple):
+        return tuple(map(change, value))
+    return value + 1 if isinstance(value, int) else value
+
+
+@pytest.mark.parametrize(("type_", "value"), STRUCTURES)
+def test_what_is_handed_out_is_nobody_elses(type_: str, value: Any) -> None:
+    store = declared(one=("value", type_), many=("list", type_), named=("map", "string", type_))
+    state = KeyedStore(store.fields)
+    attempt = attempt_on(state, store, base := touch(state, [1]))
+    key = KeyState(attempt, 0)
+    key.one, key.many, key.named = value, [value], {"x": value}
+    state.commit(base, attempt, 1)
+    snapshot = state.capture(0)
+    assert snapshot is not None
+    shown = repr([value, [value], {"x": value}])
+
+    first, second = (attempt_on(state, store, base := touch(state, [1], epoch=2)) for _ in range(2))
+    key, arrays = KeyState(first, 0), StateArrays(first)
+    for handed in (key.one, key.many, key.named, arrays.one.get()[0], list(arrays.many.get()[0]), arrays.named.get()[0]):
+        change(handed)
+    key, arrays = KeyState(second, 0), StateArrays(second)
+    assert repr([key.one, key.many, key.named]) == shown
+    assert repr([arrays.one.get()[0], list(arrays.many.get()[0]), arrays.named.get()[0]]) == shown
+    other = KeyedStore(store.fields)
+    other.install(0, snapshot.to_bytes())
+    key = KeyState(attempt_on(other, store, touch(other, [1], epoch=2)), 0)
+    assert repr([key.one, key.many, key.named]) == shown
+
+
+@pytest.mark.parametrize(("type_", "value"), STRUCTURES)
+def test_structures_may_be_changed_in_place(type_: str, value: Any) -> None:
+    store = declared(one=("value", type_), many=("list", type_), named=("map", "string", type_))
+    state = KeyedStore(store.fields)
+    for epoch in range(1, 4):
+        attempt = attempt_on(state, store, base := touch(state, [1], epoch=epoch))
+        key = KeyState(attempt, 0)
+        if epoch == 1:
+            key.one, key.many, key.named = value, [value], {"x": value}
+        elif epoch == 2:
+            seen = [key.one, key.many, key.named]
+            seen[0] = change(seen[0])
+            seen[1:] = [change(each) for each in seen[1:]]
+            if isinstance(value, tuple):
+                key.one = seen[0]
+        else:
+            assert repr([key.one, key.many, key.named]) == repr(seen)
+        key.close()
+        state.commit(base, attempt, epoch)
+
+
+def test_a_value_that_was_only_read_is_not_written() -> None:
+    store = declared(one=("value", "struct<n:bigint>", {"n": 0}))
+    state = KeyedStore(store.fields)
+    attempt = attempt_on(state, store, base := touch(state, [1]))
+    key = KeyState(attempt, 0)
+    assert key.one == {"n": 0}
+    key.close()
+    state.commit(base, attempt, 1)
+    assert state.count == 0
+
+
+@pytest.mark.parametrize(("type_", "value"), STRUCTURES)
+def test_a_default_is_each_keys_own(type_: str, value: Any) -> None:
+    store = declared(one=("value", type_, value))
+    state, shown = KeyedStore(store.fields), repr(value)
+    attempt = attempt_on(state, store, touch(state, [1, 2]))
+    for handed in (KeyState(attempt, 0).one, StateArrays(attempt).one.get()[0], value):
+        change(handed)
+    assert repr(KeyState(attempt, 1).one) == shown
+    assert repr(StateArrays(attempt).one.get()[1]) == shown
+
+
+def test_a_default_list_is_as_a_stored_one() -> None:
+    default = [1]
+    store = declared(xs=("value", "array<bigint>", default))
+    state = KeyedStore(store.fields)
+    attempt = attempt_on(state, store, touch(state, [1]))
+    default.append(2)
+    assert KeyState(attempt, 0).xs == StateArrays(attempt).xs.get()[0] == (1,)
+
+
+@pytest.mark.parametrize("many", [1, 3])
+@pytest.mark.parametrize("mask", [None, np.array([True, False])])
+def test_texts_of_another_length_are_refused(many: int, mask: Any) -> None:
+    store = declared(s=("value", "string"), xs=("list", "bigint"))
+    state = KeyedStore(store.fields)
+    arrays = StateArrays(attempt_on(state, store, touch(state, [1, 2])))
+    with pytest.raises(TypeMismatch, match=f"box 'box': the state field 's' was given {many} values for 2 keys"):
+        arrays.s.put(["a"] * many, mask)
+    with pytest.raises(TypeMismatch, match=f"box 'box': the state field 'xs' was given {many} values for 2 keys"):
+        arrays.xs.put([[1]] * many, mask)
+    arrays.s.put("a", mask)
+    assert arrays.s.get().tolist() == ["a", "a" if mask is None else None]
+    arrays.s.put(None)
+    assert arrays.s.get().tolist() == [None, None]
+
+
+def test_one_decimal_for_all_keys() -> None:
+    store = declared(d=("value", "decimal(10,2)"))
+    state = KeyedStore(store.fields)
+    arrays = StateArrays(attempt_on(state, store, touch(state, [1, 2])))
+    arrays.d.put(Decimal("1.50"))
+    assert arrays.d.get().tolist() == [Decimal("1.50")] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import evenflow as ef
 from evenflow.errors import TypeMismatch
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.combine import Combine
+from evenflow.operator.totals.user_states import united_states
 from evenflow.query.aggregates import AggCall, combinable
-from evenflow.query.user.aggregator import pack, unpack
+from evenflow.query.user.aggregator import pack, stored_type, unpack
 
 KEYS = ("k",)
 
@@ -72,6 +74,70 @@ def test_a_captured_state_does_not_change() -> None:
     other.install(0, snapshot.to_bytes())
     (after,) = other.process(again, tick(2))
     assert bits(before.batch) == bits(after.batch)
+
+
+class Counted(ef.Aggregator):
+    """Counts rows in a state that it changes in place. zero: a state of no rows. path: to the count in it."""
+
+    output = "bigint"
+
+    def __init__(self, state: str, zero: Any, path: list[Any]) -> None:
+        self.state, self._zero, self._path = state, zero, path  # type: ignore[misc]
+
+    def zero(self) -> Any:
+        return copy.deepcopy(self._zero)
+
+    def update(self, state: Any, *values: Any) -> Any:
+        return self._more(state, 1)
+
+    def merge(self, one: Any, other: Any) -> Any:
+        return self._more(one, self.finish(other))
+
+    def finish(self, state: Any) -> Any:
+        for at in self._path:
+            state = state[at]
+        return state
+
+    def _more(self, state: Any, rows: int) -> Any:
+        holder = state
+        for at in self._path[:-1]:
+            holder = holder[at]
+        holder[self._path[-1]] += rows
+        return state
+
+
+@pytest.mark.parametrize(
+    ("state", "zero", "path"),
+    [
+        ("struct<n:bigint>", {"n": 0}, ["n"]),
+        ("array<struct<n:bigint>>", [{"n": 0}], [0, "n"]),
+        ("array<array<bigint>>", [[0]], [0, 0]),
+        ("map<string,bigint>", {"n": 0}, ["n"]),
+        ("map<string,struct<n:bigint>>", {"x": {"n": 0}}, ["x", "n"]),
+        ("struct<m:map<string,bigint>>", {"m": {"n": 0}}, ["m", "n"]),
+        ("struct<l:array<bigint>>", {"l": [0]}, ["l", 0]),
+    ],
+)
+def test_a_declared_state_may_be_changed_in_place(state: str, zero: Any, path: list[Any]) -> None:
+    """Snapshots have what was, and a map is a dict."""
+    made = Counted(state, zero, path)
+    call = AggCall("n", "n", "i", stored_type(made), made)
+    combine = Combine(SCHEMA, KEYS, [call])
+    rows = [make_rows(make_batch(np.random.default_rng(5), size, nulls=False, keys=1), KEYS, 1) for size in (1, 10)]
+    for schema, epochs in (SCHEMA, rows), (combine.schemas[0], [combine.process(each, tick(1))[0] for each in rows]):
+        operator, again = (Aggregate(schema, KEYS, [call], partial=schema is not SCHEMA) for _ in range(2))
+        operator.process(epochs[0], tick(1))
+        snapshot = operator.capture(0)
+        assert snapshot is not None
+        operator.process(epochs[1], tick(2))
+        again.install(0, snapshot.to_bytes())
+        for epoch, counted in (2, 11), (3, 21):
+            (out,) = again.process(epochs[1], tick(epoch))
+            assert made.finish(unpack(made, out.batch["n"][0].as_py())) == counted
+    kept = pack(made, zero)
+    assert made.finish(unpack(made, united_states(made, [pack(made, made.update(made.zero())), kept]))) == 1
+    made.update(unpack(made, kept))
+    assert made.finish(unpack(made, kept)) == 0
 
 
 class Forgetful(Spread):

@@ -10,7 +10,7 @@ import pytest
 from tests.operator.aggregate_cases import make_rows, tick
 
 from evenflow.errors import CheckpointCorrupt
-from evenflow.operator.user.fields import Field
+from evenflow.operator.user.declared import Field
 from evenflow.operator.user.process import Process
 from evenflow.operator.user.widening import Widening, obstacle
 from evenflow.processor import Processor

@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import TypeMismatch
-from evenflow.operator.user.fields import Attempt, Field, KeyState, StateArrays, python_of
+from evenflow.operator.user.declared import Field
+from evenflow.operator.user.fields import Attempt, KeyState, StateArrays
 from evenflow.operator.user.returned import as_array, as_batch
+from evenflow.operator.user.words import python_of
 from evenflow.processor import BatchProcessor, Groups, Processor, Timer, Timers
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.rows import Rows

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from evenflow.operator.operator import Shown
 from evenflow.operator.tabled import Tabled
-from evenflow.operator.user.fields import Field
+from evenflow.operator.user.declared import Field
 from evenflow.operator.user.store import KeyedStore
 from evenflow.state.keys import KeptKeys, TracedKeys
 

@@ -25,15 +25,18 @@ from evenflow.operator.operator import Timed
 from evenflow.operator.order import event_time
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.user.calls import Calls, Output
-from evenflow.operator.user.fields import Attempt, Column, Store, python_of, same
+from evenflow.operator.user.declared import Store
+from evenflow.operator.user.fields import Attempt, Column
 from evenflow.operator.user.kept_fields import declared
 from evenflow.operator.user.store import Base, KeyedStore
 from evenflow.operator.user.timers import Merged, Piece, Timers, in_order
+from evenflow.operator.user.words import python_of
 from evenflow.processor import Groups, Processor
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import KeptKeys
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import Tick
+from evenflow.stream.kept import same
 from evenflow.stream.rows import Rows
 from evenflow.stream.schema import parse_ddl
 

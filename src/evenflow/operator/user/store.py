@@ -16,11 +16,13 @@ import pyarrow as pa
 
 from evenflow.kernels.hash import Hashes, scatter
 from evenflow.kernels.table import HEADER
-from evenflow.operator.user.fields import Attempt, Column, Field, immutable
+from evenflow.operator.user.declared import Field
+from evenflow.operator.user.fields import Attempt, Column
 from evenflow.state.keys import KeptKeys, key_columns, to_array
 from evenflow.state.page_snapshot import objects_of
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Bools, Int64s, Objects
+from evenflow.stream.kept import immutable
 
 
 class Base:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.operator.user.calls import Calls, Output
-from evenflow.operator.user.fields import Attempt, Column, Field, TimeMode
+from evenflow.operator.user.declared import Field, TimeMode
+from evenflow.operator.user.fields import Attempt, Column
 from evenflow.operator.user.store import Base, KeyedStore
 from evenflow.processor import Groups
 from evenflow.state.deadlines import Deadlines

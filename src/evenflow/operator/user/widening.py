@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.kernels.table import HEADER, row_width
-from evenflow.operator.user.fields import Field
+from evenflow.operator.user.declared import Field
 from evenflow.state.keys import KeptKeys
 
 WIDER: Final = "a wider type of the same kind will do (int for smallint, double for float, more digits of a decimal)"

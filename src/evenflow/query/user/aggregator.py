@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.user.formula import Formula
+from evenflow.stream.kept import Handing, handing
 from evenflow.stream.schema import parse_type
 from evenflow.stream.values import NOT_OF_TYPE, array_of
 
@@ -41,7 +42,7 @@ class Aggregator:
     """Subclass it; give an instance to `agg` by calling it, or to SQL by a name.
 
     output: the type of `finish`, as DDL ("double"). state: the type of a state, "bigint" or "array<double>", which is checked and kept as
-    it is; None: any Python value that can be pickled, such as a tuple or a dict. It may not be None.
+    it is, with dicts for structures and maps; None: any Python value that can be pickled, such as a tuple or a dict. It may not be None.
     """
 
     output: ClassVar[str]
@@ -76,7 +77,7 @@ class Aggregator:
 
     def __getstate__(self) -> dict[str, Any]:
         """What was given to it, and nothing that is computed from the class."""
-        return {name: value for name, value in self.__dict__.items() if name not in ("_type", "_stored")}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_type", "_stored", "_handing")}
 
     @cached_property
     def _type(self) -> pa.DataType:
@@ -85,6 +86,11 @@ class Aggregator:
     @cached_property
     def _stored(self) -> pa.DataType:
         return pa.binary() if self.state is None else self._declared("state", self.state)
+
+    @cached_property
+    def _handing(self) -> Handing | None:
+        """How a state is handed out that is kept as declared."""
+        return handing(self._stored, lists=True)
 
     def _declared(self, what: str, text: Any) -> pa.DataType:
         if not isinstance(text, str):
@@ -146,7 +152,8 @@ def pickled(aggregator: Aggregator, state: Any) -> bytes:
 
 
 def unpack(aggregator: Aggregator, kept: Any) -> Any:
-    """What `pack` was given. The user may change it."""
+    """What `pack` was given. The user may change it. A structure or a map is a dict."""
     if aggregator.state is None:
         return pickle.loads(kept)
-    return list(kept) if isinstance(kept, tuple | list) else kept
+    handed = aggregator._handing
+    return kept if handed is None else handed(kept)

@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 from evenflow.availability.content import Content
 from evenflow.availability.entries import Completed, Piece, StoredObject
 from evenflow.errors import LocationError
-from evenflow.operator.user.fields import Field
+from evenflow.operator.user.declared import Field
 from evenflow.operator.user.widening import Widening, obstacle
 from evenflow.query.recorded import value_of
 from evenflow.query.structure import Structure, differences

@@ -22,7 +22,7 @@ from evenflow.errors import CheckpointCorrupt, EvenflowError, OperationRefused, 
 from evenflow.kernels.hash import check_words, hash_columns
 from evenflow.operator.catalogue import build
 from evenflow.operator.operator import Shown, Stateless
-from evenflow.operator.user.fields import Field
+from evenflow.operator.user.declared import Field
 from evenflow.operator.user.kept_fields import KeptFields
 from evenflow.query.recorded import NotRecorded, step_of, type_of, value_of
 from evenflow.query.structure import Structure
