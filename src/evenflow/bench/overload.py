@@ -7,9 +7,8 @@ with the reflex alone, without, and under Structured Streaming, which has no suc
 from __future__ import annotations
 
 import math
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
@@ -21,10 +20,8 @@ from evenflow.bench.events import VaryingEvents
 from evenflow.bench.measuring import MASTER, SITES, machine
 from evenflow.bench.monitored import Output
 from evenflow.bench.slept import CAN, ROW_US, costly, delivered, late_s, of_report
-from evenflow.bench.slowed import DEBT
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 PATIENCE_MS: Final = 250.0
@@ -33,15 +30,13 @@ WEIGHTS: Final = (1.0, 0.2)
 LOSS: Final = ((0.0, 0.0), (0.25, 0.5), (1.0, 1.0))
 """What a share delivered is worth if nobody says otherwise."""
 LEAD_S: Final = 2.0
-LEVELS: Final = 400
-RIVAL_S: Final = 12.0
-"""The first micro-batch of Structured Streaming takes seconds: it runs for so long at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """loads: by what the sites can do. sheddings: of the engine. seconds: of each, of which the first warm_s do not count. recover: from
-    the first load to the second at once, with the first of sheddings. rival: loads at which Structured Streaming is measured."""
+    the first load to the second at once, with the first of sheddings. rival: loads at which Structured Streaming is measured, for rival_s
+    each after rival_warm_s in which its batches become as long as they stay."""
 
     loads: tuple[float, ...] = (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
     sheddings: tuple[str, ...] = ("fit", "lp", "reflex", "off")
@@ -49,9 +44,11 @@ class Setting:
     warm_s: float = 3.0
     recover: tuple[float, float] = (0.5, 3.0)
     rival: tuple[float, ...] = (0.5, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0)
+    rival_s: float = 30.0
+    rival_warm_s: float = 12.0
 
 
-QUICK: Final = Setting(loads=(0.5, 3.0), sheddings=("fit", "off"), seconds=5.0, warm_s=1.0, rival=(0.5,))
+QUICK: Final = Setting(loads=(0.5, 3.0), sheddings=("fit", "off"), seconds=5.0, warm_s=1.0, rival=(0.5,), rival_s=8.0, rival_warm_s=6.0)
 
 
 def run(*, setting: Setting, quick: bool, say: Callable[[str], None]) -> dict[str, Any]:
@@ -60,9 +57,12 @@ def run(*, setting: Setting, quick: bool, say: Callable[[str], None]) -> dict[st
 
     spark = embedded_session(MASTER)
     try:
-        rival = {load: beside(spark, load, setting, say) for load in setting.rival}
+        rival = beside(spark, setting, say)
         loads = [
-            of_report(**at_load(spark, load, shedding, setting, say), spark_p99_ms=rival.get(load))
+            of_report(
+                **at_load(spark, load, shedding, setting, say),
+                **{f"spark_{name}": rival.get(load, {}).get(name) for name in ("p99_ms", "behind_s")},
+            )
             for load in setting.loads for shedding in setting.sheddings
         ]  # fmt: skip
         back = recovered(spark, setting, say)
@@ -165,45 +165,20 @@ def together(outs: Sequence[Delivered]) -> Delivered:
     return Delivered(*(each[order] for each in found))
 
 
-def beside(spark: SparkSession, load: float, setting: Setting, say: Callable[[str], None]) -> float:
-    """p99 of the age at which rows leave a micro-batch, of the same cost, in as many tasks as there are sites. Milliseconds."""
-    from pyspark.sql import functions
+def beside(spark: SparkSession, setting: Setting, say: Callable[[str], None]) -> dict[float, dict[str, float]]:
+    """By load, what Structured Streaming does with the same rows. The first query of a session is not as the others, and counts nowhere."""
+    from evenflow.bench.spark_overload import micro_batch_overload
 
-    from evenflow.bench.spark_latency import PacedRows
-    from evenflow.bench.streaming_query import as_dict, session_settings
-    from evenflow.errors import ClusterError
-
-    def slept(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            DEBT.add(batch.num_rows * ROW_US)
-            yield batch.select(["ts", "value"])
-
-    say(f"{load:g} times that under Structured Streaming")
-    spark.dataSource.register(PacedRows)
-    levels = ", ".join(str((level + 0.5) / LEVELS) for level in range(LEVELS))
-    age = "CAST(reflect('java.lang.System', 'currentTimeMillis') AS BIGINT) - unix_millis(CAST(ts AS TIMESTAMP))"
-    with tempfile.TemporaryDirectory(prefix="evenflow-rival-") as scratch, session_settings(spark, SITES, "hdfs"):
-        options = {"rate": str(int(load * SITES * CAN)), "keys": "1000", "partitions": str(SITES)}
-        rows = spark.readStream.format(PacedRows.name()).options(**options).load()
-        aged = rows.mapInArrow(slept, "ts timestamp_ntz, value bigint").withColumn("age", functions.expr(age))
-        quantiles = functions.expr(f"percentile_approx(age, array({levels}), 1000)").alias("q")
-        watched = aged.observe("ages", functions.expr("count(*)").alias("n"), quantiles)
-        running = watched.writeStream.format("noop").option("checkpointLocation", scratch).start()
-        try:
-            running.awaitTermination(math.ceil(setting.warm_s + max(setting.seconds, RIVAL_S)))
-            if not running.isActive:
-                raise ClusterError(f"Structured Streaming ended before its time: {running.exception()}")
-            progress = [as_dict(each) for each in running.recentProgress[1:] or running.recentProgress]
-        finally:
-            running.stop()
-    seen = [each["observedMetrics"]["ages"] for each in progress if each.get("observedMetrics", {}).get("ages", {}).get("n")]
-    if not seen:
-        return math.nan  # No micro-batch was over in that time.
-    ages = np.concatenate([np.asarray(each["q"], np.float64) for each in seen])
-    weights = np.concatenate([np.full(len(each["q"]), each["n"] / len(each["q"])) for each in seen])
-    order = np.argsort(ages)
-    share = np.cumsum(weights[order]) / weights.sum()
-    return float(ages[order][min(int(np.searchsorted(share, 0.99)), len(ages) - 1)])
+    if setting.rival:
+        say("Structured Streaming: a query that is thrown away")
+        micro_batch_overload(spark, int(SITES * CAN / 2), SITES, warm_s=0.0, seconds=setting.rival_warm_s)
+    found = {}
+    for load in setting.rival:
+        say(f"{load:g} times that under Structured Streaming")
+        found[load] = micro_batch_overload(
+            spark, int(load * SITES * CAN), SITES, warm_s=setting.rival_warm_s, seconds=setting.rival_s
+        )  # fmt: skip
+    return found
 
 
 __all__ = ["QUICK", "Setting", "run"]
