@@ -9,9 +9,13 @@ from random import Random
 import numpy as np
 import pytest
 
+import evenflow as ef
 from evenflow.policy.hosting import Hosting
-from evenflow.policy.scaling import Bounds, Need, Past, Standing, Times, decide, enough, fullest, growth
+from evenflow.policy.scaling import Bounds, Lately, Need, Past, Standing, Times, decide, enough, fullest, growth, need
 from evenflow.policy.spreading import spread
+from evenflow.query.planner import layout
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SegmentWindow, SiteWindow, SourceWindow
 
 BOUNDS = Bounds(2, 8)
 TIMES = Times()
@@ -133,6 +137,74 @@ def test_stones_are_laid_out_and_sand_is_poured() -> None:
 
 def test_enough_is_the_least_number() -> None:
     assert enough((1.0, 0.7, 0.5, 0.4), Bounds(2, 5), 0.8) == 3 and enough((1.0, 0.9), Bounds(2, 3), 0.8) == 3
+
+
+def laid_out(pieces: list[float], bounds: Bounds, overhead: float = 0.0) -> tuple[float, ...]:
+    """need(n) of these pieces."""
+    busy = np.array(pieces)
+    return tuple(fullest(busy, sites, busy.sum() / bounds.most * 0.02) + overhead for sites in range(bounds.least, bounds.most + 1))
+
+
+@pytest.mark.parametrize("hot", [0.75, 0.85, 0.95, 1.4])
+def test_what_no_site_can_do_asks_for_none(hot: float) -> None:
+    """Goal: a partition that is too much for any site brings no sites that would have nothing to do, and keeps none that are there.
+    Method: one that is hot beside twenty that are next to nothing."""
+    busy = laid_out([hot, *[0.02] * 20], BOUNDS)
+    past, found, times = Past(), [], Times(past_s=20.0, calm_s=10.0)
+    for second in range(30):
+        past, wanted = decide(past, Need(second * 1_000_000, hot + 0.4, busy, busy), Standing(4 if second > 5 else 2), BOUNDS, times)
+        found.append(wanted.sites)
+    assert set(found[:6]) == {2} and found[-1] == 2
+
+
+def test_of_those_that_do_no_better_the_fewest_are_enough() -> None:
+    """As well as the most can: a hot piece counts for nothing, and what is too much by its sum gets all that there may be."""
+    random = np.random.default_rng(5)
+    for most in (8, 64):
+        bounds = Bounds(2, most)
+        for _ in range(5):
+            pieces = [*random.random(random.integers(1, 4)) * 1.5, *random.random(100) * 0.04 * most * random.random()]
+            for overhead in (0.0, 0.2):
+                busy = laid_out(pieces, bounds, overhead)
+                assert busy[enough(busy, bounds, 0.8) - bounds.least] <= max(0.8, 1.02 * busy[-1])
+        for overhead in (0.0, 0.2):
+            assert enough(laid_out([0.02] * (60 * most), bounds, overhead), bounds, 0.8) == most
+
+
+def shown(site_us: int, segment_us: int, *, sites: int = 2, rows: int = 600) -> Lately:
+    """A run whose source's segment took so much of a second of each site, which was so busy in all."""
+    flow = ef.Dataflow("shown")
+    flow.source(ef.sources.generator(1000, 10, rows=10, partitions=6 * sites), name="in").to(ef.sinks.discard(), name="out")
+    windows = []
+    for site in range(sites):
+        mine = tuple(range(6 * site, 6 * site + 6))
+        segment = SegmentWindow(0, "in", mine, (rows // 6,) * 6, (0,) * 6, segment_us, ())
+        sources = tuple(SourceWindow("in", 0, partition, rows // 6, rows // 6) for partition in mine)
+        windows.append(SiteWindow(site, 0, 1_000_000, site_us, segments=(segment,), sources=sources))
+    statistics = Statistics.of(windows)
+    hosting = Hosting.of(statistics)
+    return Lately(statistics, statistics, Hosting(hosting.replicas, hosting.capacity, layout=layout(flow.network, sites=sites)))
+
+
+@pytest.mark.parametrize("runs", [1, 2, 3])
+def test_what_each_run_of_an_engine_does_counts_once(runs: int) -> None:
+    """Goal: runs that share their sites need what they need together. How busy a site is, each run says of the whole site: what another
+    one does there was taken for work that no further site relieves, and two sites that were 62% busy asked for six. Method: runs of 20% of
+    each of two sites, which do 2% beside them."""
+    found = need([shown(20_000 + runs * 200_000, 200_000)] * runs, 0, BOUNDS, TIMES)
+    assert found.fullest == pytest.approx([0.02 + 0.4 * runs / sites for sites in range(2, 9)], abs=0.03)
+    assert found.load == pytest.approx(0.4 * runs) and found.overhead == pytest.approx(0.02)
+
+
+def test_what_a_site_does_beside_rows_does_not_grow_with_them() -> None:
+    """Goal: a rise asks for what it will need. Method: half of each site's time goes beside rows, whatever comes, and what comes rises to
+    40% of one site, and would be 55% when a third one has come: then the busiest of two is 78% busy."""
+    past = Past()
+    for second in range(31):
+        load = 0.1 + 0.01 * second
+        busy = tuple(0.5 + load / sites for sites in range(2, 9))
+        past, wanted = decide(past, Need(second * 1_000_000, load, busy, busy, 0.5), Standing(2), BOUNDS, TIMES)
+        assert wanted.sites == 2
 
 
 @pytest.mark.parametrize("replicas", [1, 2])

@@ -11,7 +11,8 @@ one step (Kalavri and others, 2018); what is too much goes only when that has be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
 from typing import Final
@@ -30,6 +31,8 @@ TREND: Final = 1.5
 LEAST_TREND_S: Final = 8.0
 JUMP: Final = 1.05
 """A load that is so many times that of the look before is still on its way to somewhere: its window began before it."""
+AS_WELL: Final = 0.02
+"""Who is busier by less than this share, and than half of what one site of the most brings, does as well."""
 
 BLIND: Final = 20
 """Looks at pieces that move that are passed over."""
@@ -75,12 +78,13 @@ class Lately:
 @dataclass(frozen=True, slots=True)
 class Need:
     """One look. load: CPU seconds per second that all pieces need. fullest: need(n), for the least number of sites, the next one, and so
-    on. hurried: the same with what waits."""
+    on. hurried: the same with what waits. overhead: the part of each of these that is the same at every site, however many there are."""
 
     at_us: int
     load: float
     fullest: tuple[float, ...]
     hurried: tuple[float, ...]
+    overhead: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +119,8 @@ class Wanted:
     short: bool = False
 
 
-def pieces_of(lately: Lately, backlog_s: float) -> tuple[Floats, float]:
-    """(float (2, replicas): CPU seconds per second of each replica of each partition at the offered rates, and with what waits;
-    the share of a site's time that is in no segment)."""
+def pieces_of(lately: Lately, backlog_s: float) -> Floats:
+    """float (2, replicas): CPU seconds per second of each replica of each partition at the offered rates, and with what waits."""
     layout, newest = lately.hosting.layout, lately.newest
     assert layout is not None, "without what feeds what, nobody can say what a source costs"
     pieces, coefficients = structure(lately.learnt, layout, {})
@@ -134,17 +137,21 @@ def pieces_of(lately: Lately, backlog_s: float) -> tuple[Floats, float]:
         told = loads_of(lately.learnt, {})
         loads = np.array([[told.get(piece, 0.0)] * 2 for piece in pieces]).reshape(-1, 2)
     found: Floats = np.repeat(loads, replicas, axis=0).T
-    return found, _overhead(lately.learnt)
+    return found
 
 
-def _overhead(statistics: Statistics) -> float:
-    """Mean share of a site's time that is in no segment."""
-    shares = [
-        (window.busy_us - sum(segment.busy_us for segment in window.segments)) / (window.end_us - window.begin_us)
-        for window in statistics.sites
-        if window.end_us > window.begin_us and window.segments
-    ]
-    return max(0.0, float(np.mean(shares))) if shares else 0.0
+def overhead_of(all_runs: Iterable[Statistics]) -> float:
+    """Mean share of a site's time that is in no segment of any run. How busy a site is, each run's window says of the whole site: what one
+    run does is not in the segments of another."""
+    busy: dict[int, float] = defaultdict(float)
+    inside: dict[int, float] = defaultdict(float)
+    for statistics in all_runs:
+        for window in statistics.sites:
+            if window.end_us > window.begin_us and window.segments:
+                length_us = window.end_us - window.begin_us
+                busy[window.site] = max(busy[window.site], window.busy_us / length_us)
+                inside[window.site] += sum(segment.busy_us for segment in window.segments) / length_us
+    return max(0.0, float(np.mean([busy[site] - inside[site] for site in busy]))) if busy else 0.0
 
 
 def fullest(pieces: Floats, sites: int, stone: float) -> float:
@@ -159,16 +166,15 @@ def fullest(pieces: Floats, sites: int, stone: float) -> float:
 
 def need(runs: Sequence[Lately], at_us: int, bounds: Bounds, times: Times) -> Need:
     """What all runs of an engine need together. Cost: O(pieces + stones sites)."""
-    found = [pieces_of(lately, times.backlog_s) for lately in runs]
-    pieces = np.concatenate([each for each, _ in found], axis=1) if found else np.zeros((2, 0))
-    overhead, load = sum(each for _, each in found), float(pieces[0].sum())
+    pieces = np.concatenate([np.zeros((2, 0)), *(pieces_of(lately, times.backlog_s) for lately in runs)], axis=1)
+    overhead, load = overhead_of(lately.learnt for lately in runs), float(pieces[0].sum())
 
     def busy(of: Floats) -> tuple[float, ...]:
         total = float(of.sum())
         counts = range(bounds.least, bounds.most + 1)
         return tuple(fullest(of, count, total / bounds.most * STONE) + overhead if total else 0.0 for count in counts)
 
-    return Need(at_us, load, busy(pieces[0]), busy(pieces[1]))
+    return Need(at_us, load, busy(pieces[0]), busy(pieces[1]), overhead if load else 0.0)
 
 
 def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Times) -> tuple[Past, Wanted]:
@@ -181,7 +187,7 @@ def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Tim
     past = past if standing.moving else replace(past, blind=0)
     needs = (*(each for each in past.needs if each.at_us > now.at_us - times.past_s * 1e6), now)
     ahead = growth(needs, times.start_s)
-    present = tuple(each * ahead for each in now.fullest)
+    present = tuple(now.overhead + (each - now.overhead) * ahead for each in now.fullest)
     least = max(enough(present, bounds, times.fill), enough(now.hurried, bounds, 1.0))
     usual = tuple(np.quantile([each.fullest for each in needs], 0.99, axis=0, method="higher"))
     quiet = max(least, enough(present, bounds, times.rest), enough(usual, bounds, times.rest))
@@ -208,8 +214,10 @@ def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Tim
 
 
 def enough(busy: Sequence[float], bounds: Bounds, most: float) -> int:
-    """The least number of sites of which the busiest is at most so busy; all that there may be if none."""
-    return next((bounds.least + i for i, each in enumerate(busy) if each <= most), bounds.most)
+    """The least number of sites of which the busiest is at most so busy; if none, the least that does as well as the most that there may
+    be: sites do nothing about one piece that is too much for any of them."""
+    limit = max(most, busy[-1] * (1 + min(AS_WELL, 0.5 / bounds.most)))
+    return next(bounds.least + i for i, each in enumerate(busy) if each <= limit)
 
 
 def at(busy: Sequence[float], sites: int, bounds: Bounds) -> float:
