@@ -112,6 +112,20 @@ def test_more_than_the_most_is_said() -> None:
     assert found == [(8, True)] * 3
 
 
+@pytest.mark.parametrize(("load", "seen", "wanted"), [(1.5, 30, 2), (6.0, 30, 8), (2.0, 30, 3), (6.0, 3, 2)])
+def test_who_is_being_emptied_stays_if_all_are_needed(load: float, seen: int, wanted: int) -> None:
+    """Goal: a load that rises while a site leaves is not waited out. Method: of three sites one leaves, pieces move all the while, and so
+    many looks see the load; what they have seen is not remembered."""
+    past, found = decide(Past(), needed(0, 1.5), Standing(3), BOUNDS, TIMES)[0], 2
+    before = past
+    for second in range(1, 31):
+        busy = needed(second, load if second <= seen else 1.5)
+        past, told = decide(past, busy, Standing(2, changing=True, moving=True, busy="something moves", leaving=1), BOUNDS, TIMES)
+        found = max(found, told.sites)
+        assert told.text.startswith("nobody leaves") == (told.sites > 2)
+    assert found == wanted and (past.needs, past.asked) == (before.needs, before.asked)
+
+
 def test_fewer_than_the_least_are_made_up() -> None:
     assert decide(Past(), needed(0, 0.1), Standing(1), BOUNDS, TIMES)[1].sites == 2
 

@@ -27,8 +27,13 @@ TIMES = Times(past_s=12.0, calm_s=6.0, start_s=5.0, backlog_s=30.0)
 """A fiftieth of the time that an engine takes."""
 
 
+LATENCY = [("2 s", 1), ("4 s", 0)]
+
+
 class Scaled:
     """A keyed count whose source offers what the steps say: (from second, share of what all sites can do)."""
+
+    shedding = "off"
 
     def __init__(self, steps: list[tuple[float, float]], seconds: float, *, sites: int = 2, slots: int = 6, **given: Any) -> None:
         rates = [(int(at * 1e6), max(1, int(share * BOUNDS.most * CAN))) for at, share in steps]
@@ -36,17 +41,21 @@ class Scaled:
         self.rows = self.source.due(BEGIN_US + int(seconds * 1e6))
         source = VaryingEvents(1, self.rows, 512, count=BOUNDS.most, steps=tuple(rates))
         flow = ef.Dataflow("scaled")
-        counted = flow.source(source, name="in").group_by("key").agg(n="count(*)", ts="max(ts)", combine=False).name("counts")
-        counted.to(ef.sinks.memory("out"), name="out")
+        self.draw(flow.source(source, name="in"))
         planned = layout(flow.network, sites=BOUNDS.most, partitions=24)
         cost = CostModel(row_us=1e6 / CAN, free=frozenset({"ingress", "egress"}))
-        options = FlowOptions(heartbeat_ms=250.0, linger_ms=250.0, epoch_rows=16)
+        options = FlowOptions(heartbeat_ms=250.0, linger_ms=250.0, epoch_rows=16, shedding=self.shedding)
         settled = {"sites": sites, "cost": cost, "options": options, "read_rows": 2_000, "read_every_us": (2_000, 6_000), "seed": 3} | given
         self.world = SimWorld(planned, **settled)
         Checkers(self.world)
         self.scaling = SimScaling(self.world, BOUNDS, TIMES, start_us=3_000_000, slots=slots)
         self.ages_ms: list[tuple[float, float]] = []
         self.sites: list[tuple[float, int]] = []
+
+    def draw(self, rows: Any) -> None:
+        """What comes out, and where."""
+        counted = rows.group_by("key").agg(n="count(*)", ts="max(ts)", combine=False).name("counts")
+        counted.to(ef.sinks.memory("out"), name="out")
 
     def finish(self) -> Scaled:
         seen = 0
@@ -121,6 +130,39 @@ def test_a_sine_changes_nothing() -> None:
     scaled = Scaled(steps, 60, sites=4).finish()
     assert len(scaled.scaling.wanted) <= 1 and not [at for at, *_ in scaled.scaling.wanted if at > 10_000_000], scaled.scaling.wanted
     assert scaled.counted() == scaled.rows
+
+
+class Shed(Scaled):
+    """Two outputs that each cost half of a row, of which one is worth a fifth of the other: a plan leaves rows out between."""
+
+    shedding = "lp"
+
+    def draw(self, rows: Any) -> None:
+        rows = rows.select("key", "value", "ts")
+        for name, weight in (("out", 1.0), ("cheap", 0.2)):
+            qos = ef.qos(latency=LATENCY, weight=weight)
+            rows.repartition().select("key", "value", "ts").to(ef.sinks.memory(name), name=name, qos=qos)
+
+
+def test_rows_are_left_out_by_plan_until_the_sites_are_there() -> None:
+    """Goal: who is called because there is too much gets his part although rows are left out: that is why he has come. Else a plan went on
+    leaving out what idle sites could do, for as long as the load lasted. Method: a third more than two sites can do, from the beginning
+    on; a plan leaves out rows of the cheap output."""
+    cost = CostModel(row_us=0.5e6 / CAN, free=frozenset({"ingress", "egress"}))
+    scaled = Shed([(0, 0.45)], 12, cost=cost)
+    world = scaled.world
+    while scaled.hosts() < 4:
+        world.run_for(0.1)
+        assert world.now_us < 10_000_000, (scaled.hosts(), scaled.scaling.wanted)
+    assert any("the plan keeps" in event.text for _, event in world.happened if event.kind == "round")
+    while any(world.coordinator.plan.settings.keeps):
+        world.run_for(0.1)
+        assert world.now_us < 12_000_000
+    late = {name: world.output(name).num_rows for name in ("out", "cheap")}
+    scaled.finish()
+    dear, cheap = (world.output(name).num_rows - rows for name, rows in late.items())
+    assert dear - CAN / 2 < cheap <= dear, "nothing is left out any more, but of epochs that were open"
+    assert len(scaled.scaling.wanted) == 1
 
 
 def test_without_room_it_goes_on_with_what_there_is_and_says_so() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +18,8 @@ from evenflow.world.spark.driver.scaling import AGAIN_S, Autoscaler
 
 @dataclass
 class Cluster:
-    """room: executors that can be had, `there` of which have come. told: events of the run."""
+    """room: executors that can be had, `there` of which have come. told: events of the run. away: the cluster manager answers nobody.
+    full: who is to be emptied is not, as long as nobody calls that off; set when it has begun."""
 
     room: int
     there: int
@@ -26,12 +29,16 @@ class Cluster:
     gone: list[Any] = field(default_factory=list)
     now_s: float = 1000.0
     refuses: bool = False
+    away: bool = False
+    full: threading.Event | None = None
 
     def executors(self, context: Any) -> list[Any]:
         return [SimpleNamespace(id=str(number)) for number in range(self.there)]
 
     def find_room(self, context: Any, wanted: int, *, ask: bool) -> None:
         assert ask
+        if self.away:
+            raise RuntimeError("An error occurred while calling o42.requestTotalExecutors")
         self.there = min(wanted, self.room)
         if wanted > self.room:
             raise ClusterError(f"{wanted} sites need {wanted} executors, and there are {self.room}")
@@ -41,7 +48,11 @@ class Cluster:
             raise OperationRefused("the engine is draining site 1: wait until that is over")
         self.added.append(count)
 
-    def drain(self, sites: Any, timeout_s: float) -> list[Any]:
+    def drain(self, sites: Any, timeout_s: float, *, stays: threading.Event) -> list[Any]:
+        if self.full is not None:
+            self.full.set()
+            assert stays.wait(20)
+            raise OperationRefused("site 1 still hosts 3 replicas, and it is needed")
         return self.gone
 
     def record(self, kind: Any, text: str, **details: Any) -> None:
@@ -58,13 +69,13 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return found
 
 
-def scaler(cluster: Cluster) -> Autoscaler:
+def scaler(cluster: Cluster, kind: type[Autoscaler] = Autoscaler) -> Any:
     over = SimpleNamespace(is_set=lambda: False)
     run = SimpleNamespace(over=over, record=cluster.record)
     coordinator = SimpleNamespace(fleet=SimpleNamespace(sites={0: 1, 1: 1}), runs={1: run})
     engine = SimpleNamespace(spark=SimpleNamespace(sparkContext=None), spares=0, sites_now=(0, 1))
     operations = SimpleNamespace(add=cluster.add, drain=cluster.drain, least=lambda count: (1,))
-    return Autoscaler(engine, operations, coordinator, Bounds(1, 8), Times(), 60.0)  # type: ignore[arg-type]
+    return kind(engine, operations, coordinator, Bounds(1, 8), Times(), 60.0)  # type: ignore[arg-type]
 
 
 def test_as_many_come_as_there_is_room_for_and_the_rest_is_said_once(cluster: Cluster) -> None:
@@ -99,4 +110,50 @@ def test_only_what_was_asked_for_is_given_back(cluster: Cluster) -> None:
     autoscaler = scaler(cluster)
     cluster.gone = [SimpleNamespace(executor="1"), SimpleNamespace(executor="7")]
     autoscaler._fewer()
+    assert autoscaler._emptying is not None
+    autoscaler._emptying.join(20)
     assert cluster.given_back == ["7"]
+
+
+class Looking(Autoscaler):
+    """Each look wants four sites, whatever the runs have shown. left: looks until the engine ends."""
+
+    left = 0
+
+    def _look(self) -> None:
+        if self.left == 0:
+            self._closing.set()
+            return
+        self.left -= 1
+        self._more(Wanted(4), 2)
+
+    def looks(self, count: int) -> None:
+        self.left = count
+        self._closing.clear()
+        self._watch()
+
+
+def test_a_cluster_manager_that_is_away_does_not_end_the_looks(cluster: Cluster, caplog: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: one look that fails is one warning, and autoscaling goes on. Method: Spark raises what is no error of ours, at looks of half a
+    minute and at one after that; then it answers."""
+    monkeypatch.setattr(scaling, "LOOK_S", 0.0)
+    autoscaler, cluster.away = scaler(cluster, Looking), True
+    with caplog.at_level(logging.WARNING, "evenflow"):
+        autoscaler.looks(3)
+        assert autoscaler.left == 0 and len(caplog.records) == 1 and caplog.records[0].exc_info
+        cluster.now_s += AGAIN_S + 1
+        autoscaler.looks(1)
+        assert len(caplog.records) == 2
+    cluster.now_s, cluster.away = cluster.now_s + AGAIN_S + 1, False
+    autoscaler.looks(1)
+    assert cluster.added == [2] and cluster.told == []
+
+
+def test_looks_go_on_while_a_site_is_emptied_and_may_call_it_off(cluster: Cluster) -> None:
+    """Goal: a load that rises while a site leaves does not wait for it. Method: a site that does not get empty, and an engine that ends,
+    which calls it off as a look does."""
+    autoscaler, cluster.full = scaler(cluster), threading.Event()
+    autoscaler._fewer()
+    assert cluster.full.wait(20) and autoscaler._emptying is not None and autoscaler._emptying.is_alive()
+    autoscaler.close()
+    assert not autoscaler._emptying.is_alive() and cluster.given_back == []

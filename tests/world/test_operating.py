@@ -195,6 +195,21 @@ def test_the_idlest_go_first() -> None:
     assert made.operations.least(2) == (4, min(range(4), key=lambda site: (load[site], -site)))
 
 
+def test_who_is_needed_after_all_stays() -> None:
+    """Of two that leave one has gone when it turns out that both are needed: the other one stays, and may host again."""
+    stage = running()
+    made, stays = Made(stage), threading.Event()
+
+    def say(told: str) -> None:
+        if "site 1" not in told or "site 2" not in told:
+            stays.set()
+
+    with pytest.raises(OperationRefused, match=r"site [12] still hosts .*, and it is needed"):
+        made.operations.drain((1, 2), 60.0, say, stays)
+    assert made.size == (3, 0, 3) and not made.coordinator.fleet.leaving and not stage.machine.moving.leaving
+    stage.finish()
+
+
 def test_a_drain_that_takes_too_long_is_called_off() -> None:
     stage = running()
     made = Made(stage)

@@ -35,8 +35,8 @@ NEWEST: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a run's machine says of itself. hosting: inputs may move. busy: what comes before a site may leave or get its part, "" if
-    nothing does."""
+    """What a run's machine says of itself. hosting: inputs may move. busy: what comes before a site may leave, "" if nothing does; but for
+    rows that are left out it comes before a site gets its part, too."""
 
     hosting: Hosting
     busy: str = ""
@@ -57,9 +57,19 @@ def busy_by(machine: RunMachine) -> str:
         return "a run begins"
     if machine.recovery.missing:
         return "something is missing"
-    if any(machine.plan.settings.keeps):
-        return LEFT_OUT
-    return "" if is_calm(machine) and not machine.moving.begun else MOVES
+    if machine.moving.begun or not (is_calm(machine) or _keeps_only(machine)):
+        return MOVES
+    return LEFT_OUT if any(machine.plan.settings.keeps) or machine.proposed is not None else ""
+
+
+def _keeps_only(machine: RunMachine) -> bool:
+    """Nothing is under way but a plan that leaves out other rows, or none: under overload there is one all the time."""
+    plan = machine.proposed
+    if plan is None or plan.copies or plan.settings.keeps == machine.plan.settings.keeps:
+        return False
+    moving, hosts = machine.moving, set(machine.view.active())
+    moves = machine.membership.joining or moving.unconfirmed or moving.wanted or moving.leaving & hosts
+    return not (moves or machine.repartitioning.wanted or machine.settling or machine.draining)
 
 
 @dataclass(slots=True)
@@ -97,9 +107,10 @@ class Scaling:
         self.changes = self._dust = 0
         self._past, self._seen = Past(), dict[int, Seen]()
 
-    def look(self, told: Mapping[int, tuple[Facts, Statistics]], there: int, at_us: int, *, changing: bool) -> Wanted:
+    def look(self, told: Mapping[int, tuple[Facts, Statistics]], there: int, at_us: int, *, changing: bool, leaving: int = 0) -> Wanted:
         """What there shall be now. told: by run, those that are under way, with what has come since the last look. there: sites without
-        those that leave. changing: sites are being called for, or emptied."""
+        those that leave. changing: sites are being called for, or emptied. leaving: sites that are being emptied because of an earlier
+        look; if more are wanted than are there, they are to stay."""
         self._seen = {run: self._seen.get(run, Seen()) for run in told}
         if any(facts.busy == MOVES for facts, _ in told.values()):
             self._dust = DUST
@@ -113,7 +124,7 @@ class Scaling:
             return Wanted(there)
         busy = next((facts.busy for facts, _ in told.values() if facts.busy), "") or _left_out(runs)
         newest = need(runs, at_us, self.bounds, self.times)
-        self._past, wanted = decide(self._past, newest, Standing(there, changing, moving, busy), self.bounds, self.times)
+        self._past, wanted = decide(self._past, newest, Standing(there, changing, moving, busy, leaving), self.bounds, self.times)
         if wanted.sites not in (there, self.aim):
             self.changes += 1
         if wanted.sites != there:
@@ -121,9 +132,10 @@ class Scaling:
         return wanted
 
     def settle(self, run: int, facts: Facts) -> tuple[Move, ...]:
-        """What brings sites that host nothing their part; nothing as long as something else comes first."""
+        """What brings sites that host nothing their part; nothing as long as something else comes first. They have been called for because
+        rows are left out: that is no reason to wait."""
         newcomers = facts.newcomers
-        if facts.busy or not newcomers:
+        if facts.busy not in ("", LEFT_OUT) or not newcomers:
             return ()
         seen = self._seen.get(run)
         loads = loads_of(_together(seen.newest), {}) if seen is not None and seen.newest else None

@@ -90,12 +90,14 @@ class Need:
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What there is. sites: that are there or are coming, without those that leave. changing: sites are coming or leaving. moving: pieces
-    are. busy: why nobody may leave now, "" if nothing is missing, moving or left out."""
+    are. busy: why nobody may leave now, "" if nothing is missing, moving or left out. leaving: sites that are being emptied because of what
+    was decided here, and may stay after all."""
 
     sites: int
     changing: bool = False
     moving: bool = False
     busy: str = ""
+    leaving: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,8 @@ def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Tim
 
     While pieces move, what was read and is read again at another site counts twice: such looks count only if there are no others.
     """
+    if standing.leaving:
+        return _while_one_leaves(past, now, standing, bounds, times)
     if standing.moving and past.blind < BLIND:
         return replace(past, blind=past.blind + 1), Wanted(standing.sites)
     past = past if standing.moving else replace(past, blind=0)
@@ -211,6 +215,18 @@ def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Tim
         text = f"for {times.calm_s:g} s {fewer} sites would have done: {at(usual, fewer, bounds):.0%} busy with what was offered"
         return kept, Wanted(fewer, text)
     return kept, Wanted(standing.sites, short=short)
+
+
+def _while_one_leaves(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Times) -> tuple[Past, Wanted]:
+    """Whether more are needed now than will be left: then who is being emptied stays. Pieces move all the while, so twice as many looks in
+    a row must say it, and what they have seen is not remembered."""
+    least = max(enough(now.fullest, bounds, times.fill), enough(now.hurried, bounds, 1.0))
+    more = past.more + 1 if least > standing.sites else 0
+    if more < 2 * times.looks:
+        return replace(past, more=more), Wanted(standing.sites)
+    few, many = (at(now.fullest, sites, bounds) for sites in (standing.sites, least))
+    text = f"nobody leaves: {standing.sites} sites would be {few:.0%} busy by what is offered, {least}: {many:.0%}"
+    return replace(past, more=0), Wanted(least, text)
 
 
 def enough(busy: Sequence[float], bounds: Bounds, most: float) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Final, Literal
 
 import numpy as np
@@ -21,9 +22,11 @@ from evenflow.policy.offered import rates_of, sources_of
 from evenflow.policy.shedding.fill import filled
 from evenflow.policy.shedding.fit import DIMENSIONS_MAX, axes_of, table
 from evenflow.policy.shedding.flow import HEADROOM, Shedding, solve
+from evenflow.policy.shedding.linear import Linear
 from evenflow.policy.shedding.linear import of as linear_of
 from evenflow.policy.shedding.network import Arc, FlowNetwork, Output, Source
 from evenflow.statistics.statistics import Statistics
+from evenflow.stream.arrays import Bools
 
 Way = Literal["lp", "fit"]
 Keeps = tuple[tuple[float, ...], ...]
@@ -31,7 +34,7 @@ Keeps = tuple[tuple[float, ...], ...]
 FULL: Final = 1.0
 """Of a site's capacity: rows are left out where more than that is offered, and until what is offered fits into `HEADROOM`."""
 ENOUGH_ROWS: Final = 50
-"""A segment that had fewer in a window shows nothing of what they cost."""
+"""A segment that had fewer in a window shows nothing of what they cost. Of a source that offers fewer it is as good as nothing."""
 NEWER: Final = 0.5
 """How much a window counts against those before it."""
 CHANGE: Final = 0.04
@@ -71,9 +74,11 @@ class FlowPlanner:
         """What the next plan keeps; None if that is what this one does, or nobody can say. offered: by arc and class, rows so far of epochs
         of which something was left out. keeps: of the plan that acts."""
         self.learn(statistics)
-        rates = dict(zip(map(str, sources_of(self.layout)), rates_of(statistics, self.layout).tolist(), strict=True))
-        if not all(segment in self.costs for segment in sources_of(self.layout)) or not any(rates.values()):
+        offers = dict(zip(sources_of(self.layout), rates_of(statistics, self.layout).tolist(), strict=True))
+        seconds = (statistics.end_us - statistics.begin_us) / 1e6
+        if not any(offers.values()) or any(rate * seconds >= ENOUGH_ROWS for source, rate in offers.items() if source not in self.costs):
             return None
+        rates = {str(source): rate for source, rate in offers.items()}
         try:
             wanted = self._wanted(self.network(statistics, offered), rates, begun=bool(keeps))
         except PolicyError:
@@ -188,12 +193,13 @@ class FlowPlanner:
         return any(place in protected for place, arc in enumerate(network.arcs) if arc.up in network.sources)
 
     def _by_table(self, network: FlowNetwork, rates: Mapping[str, float], *, begun: bool) -> Keeps:
-        """Rows are left out where they come in, by the point of a table that is looked up and raised to what there is room for."""
-        linear = linear_of(network, headroom=HEADROOM if begun else FULL)
+        """Rows are left out where they come in, by the point of a table that is looked up and raised to what there is room for. A source
+        that has cost nothing so far is in nobody's way, and keeps all."""
+        linear = _that_cost(linear_of(network, headroom=HEADROOM if begun else FULL))
         offered = np.array([rates[name] for name in linear.inputs])
         if linear.fits(offered[None])[0]:
             return ()
-        linear = linear_of(network, headroom=HEADROOM)
+        linear = _that_cost(linear_of(network, headroom=HEADROOM))
         point = filled(linear, table(linear, axes_of(linear.most(), EPSILON)).lookup(offered), offered)[0]
         share = {int(name): float(kept / came) if came > 0 else 1.0 for name, kept, came in zip(linear.inputs, point, offered, strict=True)}
         return tuple((share[arc.producer],) if share.get(arc.producer, 1.0) < 1 - 1e-9 else () for arc in self.layout.arcs)
@@ -218,6 +224,12 @@ def _entering(network: FlowNetwork) -> FlowNetwork:
     enter = [Arc(f"enter {name}", name, inside[name]) for name in network.sources]
     arcs = (*enter, *(replace(arc, up=inside.get(arc.up, arc.up)) for arc in network.arcs))
     return FlowNetwork(sources, boxes, arcs, network.outputs, network.capacity)
+
+
+def _that_cost(linear: Linear) -> Linear:
+    """The same of inputs that cost anything."""
+    cost: Bools = np.any(linear.load > 0, axis=0)
+    return Linear(tuple(compress(linear.inputs, cost.tolist())), linear.load[:, cost], linear.limit, linear.worth[cost])
 
 
 def _newer(before: dict[int, float] | None, now: dict[int, float]) -> dict[int, float]:

@@ -30,11 +30,13 @@ class Reports(Protocol):
 
 
 class Reporting:
-    """latencies_us: of the epochs that were accepted from here since the last window."""
+    """latencies_us: of the epochs that were accepted from here since the last window. kept: windows that are there for somebody else than
+    who asked for them; None if there is nobody."""
 
     def __init__(self, site: Reports, clock: VirtualClock) -> None:
         self._site, self._clock = site, clock
         self.latencies_us: list[int] = []
+        self.kept: list[SiteWindow] | None = None
         self._told_us, self._told_busy_us = clock.now_us, 0
 
     def window(self) -> SiteWindow:
@@ -44,14 +46,20 @@ class Reporting:
         count = len(latencies)
         latency = Latency(latencies[count // 2], latencies[count * 99 // 100], count) if count else Latency()
         window = self._site.part.counting.window(begin_us, self._told_us, self._told_busy_us - done_us, latency, self._unread())
-        return replace(window, segments=tuple(shared_out(segment) for segment in window.segments))
+        window = replace(window, segments=tuple(shared_out(segment) for segment in window.segments))
+        if self.kept is not None:
+            self.kept.append(window)
+        return window
 
     def _unread(self) -> Unread:
         told, coming = {key: reader.waiting(self._told_us) for key, reader in self._site.readers.items()}, self._site.coming
         return {key: Waiting(each.rows + coming.get(key, 0), each.since_us) for key, each in told.items() if each is not None}
 
     def begin(self) -> None:
-        """A window begins, and nobody wants to know what came before it."""
+        """A window begins, and who asks for it does not want to know what came before it."""
+        if self.kept is not None:
+            self.window()
+            return
         self._tell()
         self._site.part.counting.forget()
 

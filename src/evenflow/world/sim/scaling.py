@@ -8,6 +8,8 @@ from evenflow.coordinator.events import MovesRequested
 from evenflow.coordinator.scaling import Facts, Scaling
 from evenflow.errors import OperationRefused
 from evenflow.policy.scaling import Bounds, Times
+from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 from evenflow.world.sim.removal import Removal
 
 if TYPE_CHECKING:
@@ -40,15 +42,18 @@ class SimScaling:
     def _decide(self) -> None:
         world, scaling = self.world, self.scaling
         machine, fleet = world.coordinator, world.driver.fleet
-        leaving = self._removal is not None and bool(self._removal.left)
+        leaving = len(self._removal.left) if self._removal is not None else 0
         joined = all(site in machine.sites for site in fleet.sites)
         before, there = scaling.changes, len(fleet.sites) - len(fleet.leaving)
-        changing = bool(self._coming) or leaving or not joined
+        changing = bool(self._coming) or bool(leaving) or not joined
         facts = Facts.of(machine)
-        wanted = scaling.look({RUN: (facts, world.collect())}, there, world.now_us, changing=changing)
+        wanted = scaling.look({RUN: (facts, self._shown())}, there, world.now_us, changing=changing, leaving=leaving)
         if scaling.changes > before:
             self.wanted.append((world.now_us, wanted.sites, wanted.text))
-        if not changing and wanted.sites > there:
+        if leaving and wanted.sites > there:
+            assert self._removal is not None
+            self._removal.call_off()
+        elif not changing and wanted.sites > there:
             room = min(wanted.sites - there, self._slots - there)
             self.waits = f"{wanted.sites} sites are wanted, and there is room for {self._slots}" if room < wanted.sites - there else ""
             self._coming += max(0, room)
@@ -61,6 +66,18 @@ class SimScaling:
                 self.waits = str(error)
         if moves := scaling.settle(RUN, facts):
             world.driver.coordinate(MovesRequested(moves))
+
+    def _shown(self) -> Statistics:
+        """What sites have done since the last look, rounds of the run or not."""
+        windows: list[SiteWindow] = []
+        for site in self.world.sites:
+            reporting = site.reporting
+            if site.alive and not site.hung:
+                windows += [*(reporting.kept or ()), reporting.window()]
+                reporting.kept = []
+        for window in windows:
+            self.world.statistics.add(window)
+        return Statistics.of(windows)
 
     def _come(self) -> None:
         self._coming -= 1

@@ -94,8 +94,10 @@ class Operations:
 
     # ------------------------------------------------------------ fewer sites
 
-    def drain(self, sites: Sequence[int], timeout_s: float, say: Say | None = None) -> tuple[Departure, ...]:
-        """See Engine.drain and Engine.remove_sites."""
+    def drain(
+        self, sites: Sequence[int], timeout_s: float, say: Say | None = None, stays: threading.Event | None = None
+    ) -> tuple[Departure, ...]:
+        """See Engine.drain and Engine.remove_sites. stays: once it is set, who is not empty stays; raises OperationRefused then."""
         with self._alone(f"draining {named(sites)}") as coordinator:
             began_s = time.monotonic()
             runs = {run: run.events_since()[1] for run in self._engine.runs}
@@ -105,7 +107,7 @@ class Operations:
             self._tell_spares(coordinator)
             gone_s: dict[int, float] = {}
             try:
-                self._await_empty(coordinator, sites, began_s + timeout_s, gone_s, say)
+                self._await_empty(coordinator, sites, began_s + timeout_s, gone_s, say, stays)
             except BaseException:
                 self._stay(coordinator, [site for site in sites if site not in gone_s], roles)
                 raise
@@ -167,8 +169,9 @@ class Operations:
         coordinator.ask(tell)
 
     def _await_empty(
-        self, coordinator: DriverLoop, sites: Sequence[int], deadline_s: float, gone_s: dict[int, float], say: Say | None
-    ) -> None:
+        self, coordinator: DriverLoop, sites: Sequence[int], deadline_s: float, gone_s: dict[int, float], say: Say | None,
+        stays: threading.Event | None,
+    ) -> None:  # fmt: skip
         said = ""
         while True:
             left = coordinator.ask(lambda: self._look(coordinator, sites))
@@ -182,6 +185,8 @@ class Operations:
                 log.info("%s", told)
                 if say is not None:
                     say(told)
+            if stays is not None and stays.is_set():
+                raise OperationRefused(f"{told}, and it is needed: what has moved stays where it is now, and the rest stays there")
             if now_s > deadline_s:
                 raise ClusterError(f"{told} when the time was over; what has moved stays where it is now, and the rest stays there")
             with coordinator.changed:

@@ -1,7 +1,8 @@
 """The number of an engine's sites follows what its sources offer: `Engine(autoscale=(2, 8))`.
 
-A thread of its own looks once a second at what the runs have shown, asks the policy, calls for executors and sites, or empties a site and
-gives its executor back. What is decided, `coordinator.scaling` says. A person may add and remove sites meanwhile; there is one at a time.
+A thread of its own looks once a second at what the runs have shown, asks the policy, and calls for executors and sites. Another one empties
+a site and gives its executor back, while the first one looks on and may call it off. What is decided, `coordinator.scaling` says. A person
+may add and remove sites meanwhile; there is one at a time. What goes wrong at one look is said, and the next one comes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 1.0
 AGAIN_S: Final = 30.0
-"""Who was not given executors asks again after so long."""
+"""Who was not given executors asks again after so long, and so does he for whom something has failed."""
 LEAVES_S: Final = 120.0
 """A site that is not empty by then stays, and is asked again."""
 
@@ -42,8 +43,9 @@ class Autoscaler:
         self._place_timeout_s = place_timeout_s
         self._seen: dict[int, int] = {}
         self._given = {executor.id for executor in executors(engine.spark.sparkContext)}
-        self._not_before_s, self._waits = 0.0, ""
-        self._closing = threading.Event()
+        self._not_before_s, self._said_s, self._waits = 0.0, 0.0, ""
+        self._closing, self._stays = threading.Event(), threading.Event()
+        self._emptying: threading.Thread | None = None
         self._thread = threading.Thread(target=self._watch, name="evenflow-scaling", daemon=True)
 
     @property
@@ -57,46 +59,63 @@ class Autoscaler:
     def close(self, timeout_s: float = 2.0) -> None:
         """Nothing more is asked for. What is under way ends with the engine."""
         self._closing.set()
+        self._stays.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
+        if self._emptying is not None:
+            self._emptying.join(timeout_s)
 
     def _watch(self) -> None:
         while not self._closing.wait(LOOK_S):
             try:
                 self._look()
-            except OperationRefused as error:
-                log.debug("the number of sites stays: %s", error)  # A person is at it, or something there cannot move.
-            except EvenflowError as error:
-                if self._closing.is_set():
-                    return
-                log.warning("the number of sites stays as it is now: %s", error)
+            except Exception as error:
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """A cluster manager that is away raises whatever Spark has for that: nothing changes for a while, and looks go on."""
+        if isinstance(error, OperationRefused):
+            log.debug("the number of sites stays: %s", error)  # A person is at it, or something there cannot move.
+        elif self._closing.is_set():
+            log.debug("the engine ends while its sites change: %s", error)
+        elif isinstance(error, EvenflowError):
+            log.warning("the number of sites stays as it is now: %s", error)
+        else:
+            now_s = time.monotonic()
+            self._not_before_s = now_s + AGAIN_S
+            if now_s >= self._said_s:
+                self._said_s = now_s + AGAIN_S
+                log.warning("the number of sites stays as it is now, and autoscale asks again in %.0f s", AGAIN_S, exc_info=error)
 
     def _look(self) -> None:
-        coordinator = self._coordinator
+        coordinator, emptying = self._coordinator, self._emptying is not None and self._emptying.is_alive()
         runs = {number: run for number, run in list(coordinator.runs.items()) if not run.over.is_set()}
         counts = {number: run.numbers.count() for number, run in runs.items()}
         told = {number: run.numbers.since(self._seen.get(number, counts[number])) for number, run in runs.items()}
         self._seen = counts
 
-        def ask() -> tuple[dict[int, Facts], int, bool]:
+        def ask() -> tuple[dict[int, Facts], int, bool, int]:
             fleet = coordinator.fleet
             running = {number: run.machine for number, run in runs.items() if not run.machine.over}
             there = len(fleet.sites) - len(fleet.leaving)
             joined = all(set(fleet.sites) <= set(machine.sites) for machine in running.values() if machine.running)
-            changing = bool(fleet.leaving) or there != fleet.wanted or not joined
-            return {number: Facts.of(machine) for number, machine in running.items()}, there, changing
+            changing = emptying or bool(fleet.leaving) or there != fleet.wanted or not joined
+            return {number: Facts.of(machine) for number, machine in running.items()}, there, changing, len(fleet.leaving)
 
-        facts, there, changing = coordinator.ask(ask)
+        facts, there, changing, leaving = coordinator.ask(ask)
         shown = {number: (fact, told.get(number, Statistics.of(()))) for number, fact in facts.items()}
-        before = self._scaling.changes
-        wanted = self._scaling.look(shown, there - self._engine.spares, int(time.monotonic() * 1e6), changing=changing)
+        before, at_us = self._scaling.changes, int(time.monotonic() * 1e6)
+        wanted = self._scaling.look(shown, there - self._engine.spares, at_us, changing=changing, leaving=leaving if emptying else 0)
         self._settle(facts)
-        if changing or not facts:
+        if not facts:
             return
         if self._scaling.changes > before:
             log.info("%s", wanted.text)
             self._tell(Kind.SCALING, wanted.text, wanted)
-        if wanted.sites + self._engine.spares > there:
+        if changing:
+            if emptying and wanted.sites + self._engine.spares > there:
+                self._stays.set()
+        elif wanted.sites + self._engine.spares > there:
             self._more(wanted, there)
         elif wanted.sites + self._engine.spares < there:
             self._fewer()
@@ -137,10 +156,22 @@ class Autoscaler:
         self._waits = why
 
     def _fewer(self) -> None:
-        """One at a time (R3)."""
-        for gone in self._operations.drain(self._operations.least(1), LEAVES_S):
-            if gone.executor not in self._given:
-                give_back(self._engine.spark.sparkContext, gone.executor)
+        """One at a time (R3), beside the looks."""
+        if time.monotonic() < self._not_before_s:
+            return
+        self._stays.clear()
+        if self._closing.is_set():
+            return
+        self._emptying = threading.Thread(target=self._empty, args=(self._operations.least(1),), name="evenflow-scaling-down", daemon=True)
+        self._emptying.start()
+
+    def _empty(self, sites: tuple[int, ...]) -> None:
+        try:
+            for gone in self._operations.drain(sites, LEAVES_S, stays=self._stays):
+                if gone.executor not in self._given:
+                    give_back(self._engine.spark.sparkContext, gone.executor)
+        except Exception as error:
+            self._failed(error)
 
     def _tell(self, kind: Kind, text: str, wanted: Wanted) -> None:
         for run in list(self._coordinator.runs.values()):
