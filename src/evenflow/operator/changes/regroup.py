@@ -21,8 +21,6 @@ from evenflow.stream.change import CHANGE_FIELD, INSERT, all_say, changed_rows
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
 
-_GROUP = "_group"
-
 
 class Regroup(ByKey):
     """See `query.regrouped.Regrouped`, which describes it. Cost: O(distinct rows of the groups that have changed).
@@ -37,8 +35,9 @@ class Regroup(ByKey):
         super().__init__(keys, [self._side], [names])
         self._arguments = [number for number, name in enumerate(names) if any(name in call.columns for call in self._calls)]
         # What it is given says that it is a changelog, so that sums of doubles are exact (`Totals`), and no row says that it goes.
+        self._group = "_" + max([CHANGE_FIELD.name, *names], key=len)  # Longer than the name of any column beside it.
         inner = [self._side.field(number) for number in self._arguments]
-        self._inner = pa.schema([pa.field(_GROUP, pa.int64()), *inner, CHANGE_FIELD])
+        self._inner = pa.schema([pa.field(self._group, pa.int64()), *inner, CHANGE_FIELD])
         self._results = result_schema(schema, keys, self._calls, None, None)
         self.schemas: tuple[pa.Schema, ...] = (self._results.append(CHANGE_FIELD), schema)
         self._none, self._no_late = Rows.empty(self.schemas[0], keyed=True), Rows.empty(schema, keyed=True)
@@ -88,7 +87,7 @@ class Regroup(ByKey):
         groups, taken = at[index], pa.array(index)
         columns = [self._column(0, number, slots).take(taken) for number in self._arguments]
         batch = pa.RecordBatch.from_arrays([pa.array(groups), *columns, all_say(INSERT, index.size)], schema=self._inner)
-        totals = Aggregate(self._inner, (_GROUP,), self._calls)
+        totals = Aggregate(self._inner, (self._group,), self._calls)
         (found,) = totals.process(Rows(batch, np.zeros(index.size, np.int32)), Tick(1, 1, 0, 0))
         of = found.batch.column(0).to_numpy()
         results = [column.take(pa.array(of)) for column in keys]
