@@ -108,6 +108,8 @@ def test_who_is_refused_asks_again_at_the_next_look(cluster: Cluster) -> None:
 def test_only_what_was_asked_for_is_given_back(cluster: Cluster) -> None:
     """Executors that were there when the engine began are the user's."""
     autoscaler = scaler(cluster)
+    autoscaler._more(Wanted(8), 2)
+    assert [kind for kind, _ in cluster.told] == ["scaling_waits"], "who waits for executors may give some back"
     cluster.gone = [SimpleNamespace(executor="1"), SimpleNamespace(executor="7")]
     autoscaler._fewer()
     assert autoscaler._emptying is not None

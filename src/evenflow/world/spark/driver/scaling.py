@@ -43,7 +43,7 @@ class Autoscaler:
         self._place_timeout_s = place_timeout_s
         self._seen: dict[int, int] = {}
         self._given = {executor.id for executor in executors(engine.spark.sparkContext)}
-        self._not_before_s, self._said_s, self._waits = 0.0, 0.0, ""
+        self._not_before_s, self._away_until_s, self._waits = 0.0, 0.0, ""
         self._closing, self._stays = threading.Event(), threading.Event()
         self._emptying: threading.Thread | None = None
         self._thread = threading.Thread(target=self._watch, name="evenflow-scaling", daemon=True)
@@ -82,9 +82,8 @@ class Autoscaler:
             log.warning("the number of sites stays as it is now: %s", error)
         else:
             now_s = time.monotonic()
-            self._not_before_s = now_s + AGAIN_S
-            if now_s >= self._said_s:
-                self._said_s = now_s + AGAIN_S
+            if now_s >= self._away_until_s:
+                self._away_until_s = now_s + AGAIN_S
                 log.warning("the number of sites stays as it is now, and autoscale asks again in %.0f s", AGAIN_S, exc_info=error)
 
     def _look(self) -> None:
@@ -132,7 +131,7 @@ class Autoscaler:
 
     def _more(self, wanted: Wanted, there: int) -> None:
         """All that are missing at once; or as many as there is room for now, and the others later."""
-        if time.monotonic() < self._not_before_s:
+        if time.monotonic() < max(self._not_before_s, self._away_until_s):
             return
         missing, why = wanted.sites + self._engine.spares - there, ""
         context = self._engine.spark.sparkContext
@@ -157,7 +156,7 @@ class Autoscaler:
 
     def _fewer(self) -> None:
         """One at a time (R3), beside the looks."""
-        if time.monotonic() < self._not_before_s:
+        if time.monotonic() < self._away_until_s:
             return
         self._stays.clear()
         if self._closing.is_set():
