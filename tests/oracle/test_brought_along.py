@@ -13,7 +13,7 @@ from tests.query.test_sql_collate import GIVEN as COLLATED
 from tests.query.test_sql_lateral import GIVEN as LATERAL
 from tests.query.test_sql_wrong_answers import GIVEN as ONCE_WRONG
 from tests.query.test_sql_zeros import GIVEN as OF_ZEROS
-from tests.query.test_sql_zeros import ZEROS
+from tests.query.test_sql_zeros import TIED, ZEROS
 
 pytestmark = pytest.mark.oracle
 
@@ -97,7 +97,7 @@ MORE = (
 
 @pytest.fixture(scope="module", autouse=True)
 def tables(spark: Any) -> None:
-    for name, table in {**TABLES, "zeros": ZEROS}.items():
+    for name, table in {**TABLES, "zeros": ZEROS, "tied": TIED}.items():
         rows = [tuple(dict(value) if isinstance(value, list) else value for value in row.values()) for row in table.to_pylist()]
         spark.createDataFrame(rows, TYPES[name]).createOrReplaceTempView(name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,14 +19,22 @@ ZEROS = pa.table({
     "k": pa.array(list("aabcccddc")),
 })  # fmt: skip
 
+TIED = pa.table({
+    "ts": pa.array([datetime(2026, 1, 1) + timedelta(seconds=id_ // 6) for id_ in range(12)], pa.timestamp("us")),
+    "id": pa.array(range(12), pa.int64()),
+    "x": pa.array([0.0, -0.0, 0.0, math.nan, -math.nan, math.nan, None, 0.0, -0.0, 1.0, -math.nan, math.nan]),
+    "f": pa.array([0.0, -0.0, 0.0, math.nan, -math.nan, math.nan, None, 0.0, -0.0, 1.0, -math.nan, math.nan], pa.float32()),
+})  # fmt: skip
+
 
 def asked(text: str, mode: Any, epoch_rows: int = 2) -> list[str]:
     """The rows that the query leaves, as texts: -0.0 and 0.0 are two."""
     flow = ef.Dataflow("q")
-    read = flow.source(source(ZEROS.schema), name="zeros").with_watermark("ts", "1 second")
-    ef.sql(text, {"zeros": read}, output_mode=mode).to(ef.sinks.memory("out"), name="out")
+    table, name = (TIED, "tied") if "FROM tied" in text else (ZEROS, "zeros")
+    read = flow.source(source(table.schema), name=name).with_watermark("ts", "1 second")
+    ef.sql(text, {name: read}, output_mode=mode).to(ef.sinks.memory("out"), name="out")
     there: list[str] = []
-    for row in run(flow, {"zeros": ZEROS}, epoch_rows=epoch_rows, sites=2).table("out").to_pylist():
+    for row in run(flow, {name: table}, epoch_rows=epoch_rows, sites=2).table("out").to_pylist():
         change = row.pop("_change", "insert")
         if change in ("update_before", "delete"):
             there.remove(repr(tuple(row.values())))
@@ -60,6 +69,11 @@ GIVEN = {
         max(CAST(x AS FLOAT)) {LAST} AS c FROM zeros WHERE id < 6""": [
         "(1, {'x': -0.0}, [-0.0], -0.0)", "(2, {'x': -0.0}, [-0.0], -0.0)", "(3, {'x': -0.0}, [-0.0], -0.0)",
         "(4, {'x': 0.0}, [0.0], 0.0)", "(5, {'x': 0.0}, [0.0], 0.0)"],
+    # Zeros are equal in an order, and so are NaNs, whatever their sign.
+    """SELECT id, rank() OVER (ORDER BY ts, x) AS r, dense_rank() OVER (ORDER BY ts, f) AS d,
+        count(*) OVER (ORDER BY ts, x) AS c FROM tied""": [
+        "(0, 1, 1, 3)", "(1, 1, 1, 3)", "(10, 11, 6, 12)", "(11, 11, 6, 12)", "(2, 1, 1, 3)", "(3, 4, 2, 6)", "(4, 4, 2, 6)",
+        "(5, 4, 2, 6)", "(6, 7, 3, 7)", "(7, 8, 4, 9)", "(8, 8, 4, 9)", "(9, 10, 5, 10)"],
 }  # fmt: skip
 
 
