@@ -20,7 +20,7 @@ from evenflow.errors import ExpressionError
 from evenflow.query.aggregates import COLLECT_ROWS, IGNORING_NULLS, LEAST_RSD
 from evenflow.query.expression import compile_expression, parse_aggregate, resolve
 from evenflow.query.sql.decimal_math import LIMBS, mean_type, sum_type
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.user.aggregator import Aggregator
 from evenflow.query.user.function import UserFunction
@@ -107,7 +107,7 @@ def parse_aggregation(
 def _is_aggregate(node: exp.Expr) -> bool:
     if isinstance(node, exp.Filter | exp.Window | exp.IgnoreNulls | exp.RespectNulls):
         return True
-    return isinstance(node, exp.Anonymous) and (node.name.lower() in AGGREGATES or _users(node) is not None)
+    return isinstance(node, exp.Anonymous) and (aggregate_named(node.name) or _users(node)) is not None
 
 
 def _users(node: exp.Expr) -> UserFunction | Aggregator | None:
@@ -118,7 +118,7 @@ def _users(node: exp.Expr) -> UserFunction | Aggregator | None:
 def _of_decimals(node: exp.Expr, text: str, schema: pa.Schema) -> tuple[tuple[Call, ...], Callable[[Sequence[exp.Expr]], exp.Expr]] | None:
     """A sum or an average of decimals: the calls that it is made of, which are sums of whole numbers, and what is made of their results.
     None for any other call."""
-    function = AGGREGATES.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
+    function = aggregate_named(node.name) if isinstance(node, exp.Anonymous) else None
     if function not in ("sum", "avg") or len(node.expressions) != 1 or isinstance(node.expressions[0], exp.Distinct | exp.Star):
         return None
     argument = to_sql(node.expressions[0])

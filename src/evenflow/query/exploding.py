@@ -10,6 +10,7 @@ from sqlglot import exp
 from evenflow.errors import EvenflowError, QueryError
 from evenflow.query.shaping import ShapedStream
 from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.user.scope import is_known
 
 S = TypeVar("S", bound=ShapedStream)
 
@@ -37,7 +38,8 @@ def _call(given: Any) -> exp.Anonymous | None:
         tree = parse(given)
     except EvenflowError:
         return None  # Whoever reads the expression says what is wrong with it.
-    return tree if isinstance(tree, exp.Anonymous) and tree.name.lower() in _OUTER and len(tree.expressions) == 1 else None
+    called = tree.name.lower() if isinstance(tree, exp.Anonymous) and not is_known(tree.name) else ""
+    return tree if isinstance(tree, exp.Anonymous) and called in _OUTER and len(tree.expressions) == 1 else None
 
 
 __all__ = ["draw_exploding"]

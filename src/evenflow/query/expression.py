@@ -18,12 +18,13 @@ from sqlglot import exp
 
 from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError, QueryError, TypeMismatch
 from evenflow.query.sql.depth import SHALLOW, depth_of, room
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import AGGREGATES, aggregate_named
 from evenflow.query.sql.node import DivideByZero, InvalidValue, spread
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.sql.types import name_of
 from evenflow.query.sql.walker import Walker, resolve
 from evenflow.query.user.calling import Called
+from evenflow.query.user.scope import names
 
 
 class Compiled:
@@ -38,7 +39,8 @@ class Compiled:
 
     def __init__(self, text: str, schema: pa.Schema, functions: Mapping[str, Called] = MappingProxyType({})) -> None:
         walker = Walker(schema, functions)
-        tree = parse(text)
+        with names(functions):
+            tree = parse(text)
         try:
             with room(text):
                 node = walker.node(tree)
@@ -117,9 +119,8 @@ def parse_aggregate(text: str, schema: pa.Schema) -> tuple[str, str | None, Mapp
     ignore_nulls = isinstance(tree, exp.IgnoreNulls)
     call = tree.this if isinstance(tree, exp.IgnoreNulls | exp.RespectNulls) else tree
     name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
-    if name not in AGGREGATES:
+    if (function := aggregate_named(name)) is None:
         raise ExpressionError(_no_aggregate(text, call))
-    function = AGGREGATES[name]
     if not call.expressions:
         raise ExpressionError(f"{text!r}: {name} needs an argument")
     first, *rest = call.expressions

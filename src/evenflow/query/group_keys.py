@@ -14,6 +14,7 @@ from evenflow.errors import NotPortable, QueryError
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.spark_column import is_spark_column, name_of, text_of
 from evenflow.query.sql.parser import length_of, parse, to_sql
+from evenflow.query.user.scope import is_known
 
 _CALL: Final = re.compile(r"\s*(session_)?window\s*\(", re.IGNORECASE)
 
@@ -33,7 +34,7 @@ def window_call(text: str) -> WindowCall | None:
     if _CALL.match(text) is None:
         return None
     tree = parse(text)
-    name = tree.name.lower() if isinstance(tree, exp.Anonymous) else ""
+    name = tree.name.lower() if isinstance(tree, exp.Anonymous) and not is_known(tree.name) else ""
     if name not in ("window", "session_window"):
         return None
     most, says = (4, "window(time, size[, slide[, start]])") if name == "window" else (2, "session_window(time, gap)")

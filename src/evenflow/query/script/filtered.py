@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from evenflow.query.script.lowering import is_aggregate
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import aggregate_named
 
 
 def within(tree: exp.Filter) -> exp.Expr:
@@ -23,7 +23,7 @@ def within(tree: exp.Filter) -> exp.Expr:
 def of_those(tree: exp.Filter) -> exp.Expr | None:
     """first(x) FILTER (WHERE c) as the first of what c holds for: a structure of x, so that null counts too. None for other aggregates."""
     call = tree.this.this if isinstance(tree.this, exp.IgnoreNulls | exp.RespectNulls) else tree.this
-    if not isinstance(call, exp.Anonymous) or AGGREGATES.get(call.name.lower()) not in ("first", "last") or not call.expressions:
+    if not isinstance(call, exp.Anonymous) or aggregate_named(call.name) not in ("first", "last") or not call.expressions:
         return None
     value, *rest = call.expressions
     ignoring = isinstance(tree.this, exp.IgnoreNulls) or any(isinstance(each, exp.Boolean) and each.this for each in rest)

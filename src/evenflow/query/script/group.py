@@ -17,15 +17,15 @@ from evenflow.errors import UnknownColumn
 from evenflow.query.script.distinct import aggregated
 from evenflow.query.script.estimated import ESTIMATED, estimating, of_estimates
 from evenflow.query.script.filtered import of_those, within
-from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window_time
+from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Item, Lower, is_aggregate, is_window, is_window_time
 from evenflow.query.script.own_sessions import with_sessions
 from evenflow.query.script.relation import Relation, Visible, Windows, computed, free_name, is_column, own_column
 from evenflow.query.script.replacing import of_changes
 from evenflow.query.script.running import states
-from evenflow.query.script.sets import by_all, is_window, sets_of, spread_sets
+from evenflow.query.script.sets import by_all, sets_of, spread_sets
 from evenflow.query.script.spans import of_intervals, span_us, window_spans_us
 from evenflow.query.sql.composed import DISTINCT_COUNT
-from evenflow.query.sql.functions import AGGREGATES, is_function
+from evenflow.query.sql.functions import AGGREGATES, aggregate_named, is_function
 from evenflow.query.sql.parser import parse, struct_call, to_sql
 from evenflow.stream.change import is_changelog
 
@@ -92,7 +92,7 @@ class Grouping:
         windows = self.relation.windows
         for given in group.expressions:
             tree = self._meant(given)
-            if isinstance(tree, exp.Anonymous) and tree.name.lower() in WINDOW_FUNCTIONS:
+            if is_window(tree):
                 if self.window is not None:
                     lower.script.fail(tree, "there are two windows in one GROUP BY; group by one in an inner query first")
                 self.window = self._over_windows(tree)
@@ -343,7 +343,7 @@ class Grouping:
     def _filtered(self, tree: exp.Filter) -> exp.Expr:
         """agg(x) FILTER (WHERE c) as agg(CASE WHEN c THEN x END)."""
         call, condition = tree.this, tree.expression.this
-        function = AGGREGATES.get(call.name.lower(), "")
+        function = aggregate_named(call.name)
         if not isinstance(call, exp.Anonymous) or function not in _SKIP_NULLS:
             self.lower.script.fail(tree, f"FILTER is not available with {call.name}; filter in WHERE, or use another aggregate")
         first, *rest = call.expressions

@@ -13,10 +13,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.query.expression import compile_expression
-from evenflow.query.script.lowering import Lower
+from evenflow.query.script.lowering import Lower, is_window
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
 from evenflow.query.script.spans import window_spans_us
 from evenflow.query.sql.parser import dotted, free_variable, parse, to_sql
+from evenflow.query.user.scope import is_known
 from evenflow.stream.change import is_changelog
 
 GENERATORS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple")
@@ -33,7 +34,7 @@ class Made:
 
 def is_generator(tree: exp.Expr) -> bool:
     """Whether a node is a call that makes rows."""
-    return isinstance(tree, exp.Anonymous) and tree.name.lower() in GENERATORS
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() in GENERATORS and not is_known(tree.name)
 
 
 def viewed(lower: Lower, relation: Relation, view: exp.Lateral) -> Relation:
@@ -179,7 +180,8 @@ def with_windows(lower: Lower, tree: exp.Select, relation: Relation) -> Relation
 
 
 def _window_calls(tree: exp.Expr) -> list[exp.Anonymous]:
-    return [node for node in tree.find_all(exp.Anonymous) if node.name.lower() == "window" and not isinstance(node.parent, exp.Window)]
+    calls = [node for node in tree.find_all(exp.Anonymous) if is_window(node) and node.name.lower() == "window"]
+    return [node for node in calls if not isinstance(node.parent, exp.Window)]
 
 
 def _with_window(lower: Lower, relation: Relation, call: exp.Anonymous, another: bool) -> tuple[Relation, exp.Expr]:

@@ -17,9 +17,9 @@ from evenflow.query.columns import WindowTime
 from evenflow.query.expression import compile_expression
 from evenflow.query.script.grammar import Script
 from evenflow.query.script.relation import Relation, Visible, Windows, is_column, own_column
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import to_sql
-from evenflow.query.user.scope import aggregate_of
+from evenflow.query.user.scope import aggregate_of, is_known
 from evenflow.stream.change import CHANGE, is_changelog
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Lower(ABC):
     def rewritten(self, relation: Relation, tree: exp.Expr) -> exp.Expr:
         """The expression over the stream's columns. Errors have its place."""
         for node in tree.find_all(exp.Anonymous):
-            if node.name.lower() in WINDOW_FUNCTIONS:
+            if is_window(node):
                 self.script.fail(node, f"{node.name}(...) makes groups; write it in GROUP BY")
         for query in tree.find_all(exp.Subquery, exp.Select):
             self.script.fail(query, "a query inside an expression is not available on streams; JOIN it instead")
@@ -186,6 +186,11 @@ def is_window_time(tree: exp.Expr) -> TypeGuard[exp.Anonymous]:
     return isinstance(tree, exp.Anonymous) and tree.name.lower() == "window_time"
 
 
+def is_window(tree: exp.Expr) -> bool:
+    """Whether a node is a call of window or session_window, and of no function of the user's."""
+    return isinstance(tree, exp.Anonymous) and tree.name.lower() in WINDOW_FUNCTIONS and not is_known(tree.name)
+
+
 def is_aggregated(tree: exp.Expr) -> bool:
     """Whether an expression calls an aggregate that is not OVER rows."""
     inside = exp.Window | exp.Select  # Aggregates of a query inside are that query's.
@@ -194,4 +199,4 @@ def is_aggregated(tree: exp.Expr) -> bool:
 
 def is_aggregate(tree: exp.Expr) -> bool:
     """Whether a node is the call of an aggregate function."""
-    return isinstance(tree, exp.Anonymous) and (tree.name.lower() in AGGREGATES or aggregate_of(tree.name) is not None)
+    return isinstance(tree, exp.Anonymous) and (aggregate_named(tree.name) or aggregate_of(tree.name)) is not None

@@ -15,10 +15,9 @@ from sqlglot import exp
 
 from evenflow.query.changing import as_changes
 from evenflow.query.ranked import Place
-from evenflow.query.script.lowering import Item, Lower
+from evenflow.query.script.lowering import Item, Lower, is_window
 from evenflow.query.script.placed import drawn
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column
-from evenflow.query.script.sets import is_window
 from evenflow.query.sql.parser import parse, struct_call, to_sql
 
 _TABLE = "_over"
@@ -28,6 +27,7 @@ def is_own(tree: exp.Expr) -> TypeGuard[exp.Anonymous]:
     """Whether it is session_window with a gap that is no constant."""
     return (
         isinstance(tree, exp.Anonymous)
+        and is_window(tree)
         and tree.name.lower() == "session_window"
         and not isinstance(tree.expressions[-1], exp.Literal | exp.Interval)
     )

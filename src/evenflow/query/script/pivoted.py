@@ -18,7 +18,7 @@ from evenflow.query.calls import parse_aggregation
 from evenflow.query.expression import compile_expression
 from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
 from evenflow.query.script.relation import Relation, is_column
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import to_sql
 from evenflow.query.sql.types import common, name_of, stringy
 from evenflow.stream.change import CHANGE
@@ -92,7 +92,7 @@ def _of_value(call: exp.Expr, here: exp.Expr, *, quick: bool) -> exp.Expr:
     for node in [node for node in holder.walk() if is_aggregate(node)]:
         first, *rest = node.expressions
         first = _where(here, exp.Literal.number(1) if isinstance(first, exp.Star) else first)
-        node.set("expressions", [first, exp.true()] if AGGREGATES.get(node.name.lower()) in ("first", "last") else [first, *rest])
+        node.set("expressions", [first, exp.true()] if aggregate_named(node.name) in ("first", "last") else [first, *rest])
     return holder
 
 

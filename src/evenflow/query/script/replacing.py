@@ -12,7 +12,7 @@ from evenflow.query.expression import compile_expression
 from evenflow.query.script.lowering import Lower
 from evenflow.query.script.relation import Relation, free_name
 from evenflow.query.script.running import Changes
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.stream.schema import ddl_of
 
@@ -40,7 +40,7 @@ def of_changes(
             lower.script.fail(where, f"{message}; or give the GROUP BY before it a window(...)")
         signed[made] = name
         with lower.script.at(where):
-            whole &= AGGREGATES[call.name.lower()] == "count" or _is_whole(relation, call.expressions[0])
+            whole &= aggregate_named(call.name) == "count" or _is_whole(relation, call.expressions[0])
     with lower.script.at(where):
         keyed = relation.stream.key_by(*identity) if identity else relation.stream.with_columns({"_one": "1"}).key_by("_one")
         changes = keyed.process(Changes(ddl_of(keyed.stream.schema), sign if whole else ""), order="arrival")
@@ -53,7 +53,7 @@ def _is_whole(relation: Relation, value: exp.Expr) -> bool:
 
 def _signed(call: exp.Expr, sign: str) -> str | None:
     """An aggregate over rows as one over changes, each with its sign; None if it cannot follow them."""
-    function = AGGREGATES.get(call.name.lower()) if isinstance(call, exp.Anonymous) else None
+    function = aggregate_named(call.name) if isinstance(call, exp.Anonymous) else None
     if function not in ("count", "sum", "avg") or isinstance(call.expressions[0], exp.Distinct):
         return None
     value = call.expressions[0]

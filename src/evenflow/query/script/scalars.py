@@ -16,7 +16,7 @@ from evenflow.query.script.inner import Parted, column_of, no_values, parted
 from evenflow.query.script.join import joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
 from evenflow.query.script.relation import UNSEEN, Relation
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import to_sql
 
 _PARTS: Final = frozenset({"expressions", "from_", "joins", "where", "with_", "kind"})
@@ -150,7 +150,7 @@ def of_no_rows(tree: exp.Expr, no_values: Callable[[exp.Expr], exp.Expr]) -> exp
     if isinstance(tree, exp.Filter | exp.IgnoreNulls | exp.RespectNulls):
         return of_no_rows(tree.this, no_values)
     if is_aggregate(tree):
-        function = AGGREGATES.get(tree.name.lower())
+        function = aggregate_named(tree.name)
         if function == "collect_list":
             return no_values(tree.expressions[0])
         return exp.cast(exp.Literal.number(0), "bigint") if function in _COUNTS else exp.Null()

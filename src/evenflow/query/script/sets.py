@@ -13,7 +13,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from evenflow.query.script.lowering import WINDOW_FUNCTIONS, Lower, is_aggregate
+from evenflow.query.script.lowering import Lower, is_aggregate, is_window
 from evenflow.query.script.relation import Relation, computed, free_name, own_column
 
 _SEVERAL: Final = (exp.Rollup, exp.Cube, exp.GroupingSets)
@@ -67,10 +67,6 @@ def _keys(tree: exp.Expr) -> list[exp.Expr]:
     if isinstance(tree, exp.Tuple):
         return list(tree.expressions)
     return [tree.this if isinstance(tree, exp.Paren) else tree]
-
-
-def is_window(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Anonymous) and tree.name.lower() in WINDOW_FUNCTIONS
 
 
 def spread_sets(

@@ -11,7 +11,7 @@ from evenflow.query.duration import duration_us, offset_us
 from evenflow.query.expression import compile_expression
 from evenflow.query.script.lowering import Lower, is_aggregate
 from evenflow.query.script.relation import Relation
-from evenflow.query.sql.functions import AGGREGATES
+from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import length_of, to_sql
 from evenflow.query.sql.types import INTERVAL
 
@@ -41,7 +41,7 @@ def _text(lower: Lower, tree: exp.Expr) -> str:
 def of_intervals(relation: Relation, tree: exp.Expr) -> exp.Expr | None:
     """sum and avg of intervals, as those of their microseconds; None for anything else."""
     call = tree.this if isinstance(tree, exp.Filter) else tree
-    name = AGGREGATES.get(call.name.lower(), "") if is_aggregate(call) else ""
+    name = aggregate_named(call.name) if is_aggregate(call) else None
     if name not in ("sum", "avg") or len(call.expressions) != 1 or isinstance(call.expressions[0], exp.Literal | exp.Distinct):
         return None
     value = call.expressions[0]

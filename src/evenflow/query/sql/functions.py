@@ -88,6 +88,11 @@ _GROUPED: Final = {
 """What a query of SQL has, and an expression by itself has not."""
 
 
+def aggregate_named(name: str) -> str | None:
+    """The built-in aggregate function of that name; None if there is none, or it is the name of a function of the user's."""
+    return None if is_known(name) else AGGREGATES.get(name.lower())
+
+
 def is_function(name: str) -> bool:
     """Whether a call of that name can mean something: a function, an aggregate, or one of the user's."""
     return name.lower() in FUNCTIONS or name.lower() in AGGREGATES or is_known(name)

@@ -20,8 +20,11 @@ from evenflow.errors import EvenflowError, ExpressionError
 from evenflow.query.sql import composed
 from evenflow.query.sql.collated import collate, collated
 from evenflow.query.sql.depth import check_depth, flattened, room
+from evenflow.query.user.scope import is_known
 
 _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
+_OPENED: Final = frozenset({"CASE"})
+"""Words that a parenthesis may follow without making a call; a function of that name is called in backquotes."""
 _SHIFTS: Final = ((TokenType.LT, exp.BitwiseLeftShift), (TokenType.GT, exp.BitwiseRightShift))
 
 
@@ -113,6 +116,14 @@ class ExpressionParser(SparkParser):
     }
     RANGE_PARSERS: ClassVar[Any] = {**SparkParser.RANGE_PARSERS, TokenType.LIKE: _like(exp.Like), TokenType.ILIKE: _like(exp.ILike)}
     TERM: ClassVar[Any] = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
+
+    def _parse_function_call(
+        self, functions: Any = None, anonymous: bool = False, optional_parens: bool = True, any_token: bool = False
+    ) -> exp.Expr | None:
+        """A call by a name that the user has given a function is that function's, whatever else the grammar has of that name."""
+        if self._curr and self._next and self._next.token_type == TokenType.L_PAREN and is_known(self._curr.text):
+            anonymous, optional_parens = True, self._curr.text.upper() in _OPENED
+        return super()._parse_function_call(functions, anonymous, optional_parens, any_token)
 
     def _parse_column_parts_fast(self) -> exp.Column | exp.Dot | None:
         return None if self._at_octets() else super()._parse_column_parts_fast()

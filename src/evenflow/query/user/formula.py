@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+from sqlglot.dialects.spark import Spark
 
 from evenflow.errors import QueryError
+from evenflow.stream.schema import quoted
+
+_KEYWORDS: Final = frozenset(Spark.Tokenizer.KEYWORDS)
+"""What begins something else than a call, unless it stands in backquotes."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class Formula:
                 raise QueryError(f"{name} is called with {argument!r}; its arguments are columns and expressions, as text")
         texts = [argument if isinstance(argument, str) else argument.text for argument in arguments]
         inner = [argument.functions for argument in arguments if isinstance(argument, Formula)]
-        return Formula(f"{name}({', '.join(texts)})", together([*inner, {name.lower(): function}]))
+        called = quoted(name) if name.upper() in _KEYWORDS or not name.isidentifier() else name
+        return Formula(f"{called}({', '.join(texts)})", together([*inner, {name.lower(): function}]))
 
 
 def together(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

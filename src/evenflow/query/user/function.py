@@ -177,7 +177,10 @@ def _type(name: str, given: Any) -> pa.DataType:
 def _name(function: Any) -> str:
     """A name that an expression can have a call of it by."""
     found = re.sub(r"\W+", "_", str(getattr(function, "__name__", type(function).__name__))).strip("_")
-    return found if found and found != "lambda" else "function"
+    if found != "lambda":
+        return found or "function"
+    code = getattr(getattr(function, "func", function), "__code__", None)
+    return "lambda_" if code is None else f"lambda_{code.co_firstlineno}"  # So that several of them have several names.
 
 
 def _annotation(found: Any) -> str:

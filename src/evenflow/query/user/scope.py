@@ -6,7 +6,7 @@ expression over the results of an aggregate box calls what remains to be done: `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -20,6 +20,8 @@ OF_STATE: Final = "_of_state_"
 
 _KNOWN: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("functions", default=())
 """The innermost first. Names are in lower case, as SQL does not care."""
+
+_NAMES: ContextVar[frozenset[str]] = ContextVar("names", default=frozenset())
 
 _OUT_OF_REACH: ContextVar[bool] = ContextVar("out of reach", default=False)
 
@@ -47,9 +49,19 @@ def out_of_reach() -> Iterator[None]:
         _OUT_OF_REACH.reset(token)
 
 
+@contextmanager
+def names(called: Iterable[str]) -> Iterator[None]:
+    """Inside, these are names of the user's functions, for whoever reads an expression that has kept those it calls."""
+    token = _NAMES.set(frozenset(called))
+    try:
+        yield
+    finally:
+        _NAMES.reset(token)
+
+
 def is_known(name: str) -> bool:
     """Whether it is the name of a user's function, which may be out of reach."""
-    return _find(name) is not None
+    return name.lower() in _NAMES.get() or _find(name) is not None
 
 
 def aggregate_of(name: str) -> UserFunction | Aggregator | None:
