@@ -134,6 +134,15 @@ QUERIES = {
             .join(timely(u).select(F.col("k"), F.window("ts", "10 seconds").alias("w"), "m"), ["k", "w"])
         )
     ),
+    "join on windows over another time": Ported(
+        lambda t, u, table: (
+            timely(t).withColumn("w", F.window("ts", "10 seconds")).select("k", "w", "n", "ts")
+            .join(
+                timely(u).withColumn("at", F.expr("ts - INTERVAL 12 SECONDS")).withColumn("w", F.window("at", "10 seconds"))
+                .select("k", "w", "m", F.col("ts").alias("sent")), ["k", "w"],
+            )
+        )
+    ),
     "outer join on windows": Ported(
         lambda t, u, table: (
             timely(t).withColumn("w", F.window("ts", "5 seconds")).select("k", "w", "n")

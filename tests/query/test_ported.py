@@ -182,8 +182,8 @@ class Rows:
 
     def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Sequence[Plan], time: int | None) -> Source:
         self.asked.append((list(names), list(kept), bool(above), time))
-        types = {"ts": pa.timestamp("us", "UTC"), "at": pa.timestamp("us", "UTC"), "k": pa.string(), "holds_0": pa.bool_()}
-        return ef.sources.memory([], schema=pa.schema([(name, types.get(name, pa.int64())) for name in kept]))
+        types = {"ts": pa.timestamp("us", "UTC"), "at": pa.timestamp("us", "UTC"), "k": pa.string(), "holds": pa.bool_()}
+        return ef.sources.memory([], schema=pa.schema([(name, types.get(name.rstrip("_0123456789"), pa.int64())) for name in kept]))
 
     def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> Any:
         return pa.table({name: pa.array([], pa.string()) for name in kept})
@@ -387,6 +387,46 @@ def test_a_join_needs_columns_that_are_equal() -> None:
     join = Plan("Join", {"joinType": {"object": "plans.Inner$"}, "condition": None}, (TIMED, other), output=(*TIMED.output, *other.output))
     with pytest.raises(NotPortable, match="equal on both sides"):
         lowered(join)
+
+
+def windowed(ids: dict[str, int], over: str, window: int) -> Plan:
+    """Rows with a watermark of `ts` and a column of that id, windows of a minute over a time of theirs."""
+    output = tuple(Attribute(id_, name) for name, id_ in ids.items())
+    read = Plan("StreamingRelationV2", {}, output=output)
+    timed = Plan("EventTimeWatermark", {"eventTime": column("ts", ids["ts"])}, (read,), "~Watermark", output=output, delay_us=0)
+    time, minute = column(over, ids[over]), literal("60000000", "long")
+    start = node("Subtract", time, node("Remainder", node("Subtract", time, literal("0", "long")), minute))
+    made = node("CreateNamedStruct", literal("start", "string"), start, literal("end", "string"), node("Add", start, minute))
+    return project(timed, alias(made, "w", window), *(column(name, id_) for name, id_ in ids.items()))
+
+
+def renamed_time(plan: Plan, id_: int) -> Plan:
+    """The same with `ts` under another name."""
+    return project(plan, *(alias(column("ts", c.id), "sent", id_) if c.name == "ts" else column(c.name, c.id) for c in plan.output))
+
+
+LEFT, RIGHT = {"ts": 101, "k": 102}, {"ts": 201, "k": 202, "at": 204}
+
+
+@pytest.mark.parametrize("how", ["Inner", "LeftOuter"])
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize(("over", "renamed"), [("ts", False), ("ts", True), ("at", False)])
+def test_equal_windows_bound_the_event_times_if_both_are_over_them(over: str, renamed: bool, mirrored: bool, how: str) -> None:
+    sides = (windowed(LEFT, "ts", 301), windowed(RIGHT, over, 302))
+    sides = (sides[0], renamed_time(sides[1], 205)) if renamed else sides
+    pairs = [(column("k", 102), column("k", 202)), (column("w", 301), column("w", 302))]
+    if mirrored:
+        sides, pairs = sides[::-1], [pair[::-1] for pair in pairs]
+    equal = node("And", *(node("EqualTo", *pair) for pair in pairs))
+    output = tuple(Attribute(each.id, f"c{each.id}") for side in sides for each in side.output if each.name not in ("k", "w"))
+    join = Plan("Join", {"joinType": {"object": f"plans.{how}$"}, "condition": equal}, sides, "~Join", output=output)
+    if over == "at" and how == "LeftOuter":
+        with pytest.raises(NotPortable, match="bound"):
+            lowered(join)
+        return
+    (box,) = lowered(join).flow.network.of_kind("join")
+    made = box.params["join"]
+    assert (made.low_us, made.high_us) == ((None, None) if over == "at" else (-60_000_000, 60_000_000))
 
 
 def test_a_table_cannot_be_the_side_that_is_kept() -> None:

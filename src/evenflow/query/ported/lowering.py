@@ -319,11 +319,11 @@ class PlanLowering:
                 parts.append(self._writer(None).condition(part))
                 continue
             parts += [f"{quoted(one)} = {quoted(other)}" for one, other in zip(*filter(None, pair), strict=True)]
-            size_us = self.names.sizes.get(part.children[0].id)
-            times = [quoted(side.stream.event_time) for side in sides if side.stream.event_time is not None]
-            if size_us is not None and len(times) == 2:
-                span = f"INTERVAL '{size_us}' MICROSECOND"
-                parts.append(f"{times[1]} BETWEEN {times[0]} - {span} AND {times[0]} + {span}")
+            times = [side.stream.event_time for side in sides]
+            size_us = self.names.size_of([side.id for side in part.children], times)
+            if size_us is not None:
+                left, right, span = quoted(str(times[0])), quoted(str(times[1])), f"INTERVAL '{size_us}' MICROSECOND"
+                parts.append(f"{right} BETWEEN {left} - {span} AND {left} + {span}")
         return " AND ".join(parts)
 
     def _join_table(self, left: Plan, right: Plan, how: str, condition: Expression) -> Relation:
@@ -386,7 +386,10 @@ class PlanLowering:
         elif inner.kind == "AttributeReference" and inner.id in self.names.bounds:
             sources = [quoted(bound) for bound in self.names.bounds[inner.id]]
         else:
-            name = quoted(self.names.of(Attribute(column.id, column.name)))
+            own = self.names.of(Attribute(column.id, column.name))
+            if column is not inner and inner.kind == "AttributeReference" and inner.id in self.names.columns:
+                self.names.rename(self.names.columns[inner.id], own)
+            name = quoted(own)
             found = end_of_window(inner)
             text = self._writer(window).sql(inner) if found is None else f"window_time({self._field(window)(found, 1)})"
             return [f"{text} AS {name}"]
@@ -428,7 +431,7 @@ class PlanLowering:
         )
         if relation.stream.event_time is None or quoted(relation.stream.event_time) != time:
             return made
-        self.names.sizes[window.id] = window.size_us
+        self.names.sizes[window.id] = (window.size_us, relation.stream.event_time)
         return replace(made, windows=Windows(start, end, window.size_us, window.slide_us, window.offset_us % window.slide_us))
 
     def _of_several(self, relation: Relation, window: Window, time: str, start: str, end: str) -> Relation:
@@ -436,7 +439,7 @@ class PlanLowering:
         made = self._select(["*"], f"FROM given LATERAL VIEW explode({starts_over(window, time)}) w AS {quoted(start)}", given=relation)
         ends = f"{quoted(start)} + INTERVAL '{window.size_us}' MICROSECOND AS {quoted(end)}"
         if relation.stream.event_time is not None and quoted(relation.stream.event_time) == time:
-            self.names.sizes[window.id] = window.size_us
+            self.names.sizes[window.id] = (window.size_us, relation.stream.event_time)
         return self._select(["*", ends], "FROM given", given=made)
 
     def _field(self, window: Window | None) -> Callable[[Expression, int], str | None]:
