@@ -79,6 +79,15 @@ def test_columns_of_a_row(spark: Any) -> None:
     assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
 
 
+def test_a_column_in_the_place_of_one_whose_name_has_other_letters(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    def draw(rows: Any) -> Any:
+        return rows.withColumn("N", F.col("n") + 1).withColumns({"K": F.upper("k"), "more": F.col("N") * 2})
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+
 def test_functions_that_read_and_make_texts(spark: Any) -> None:
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, IntegerType, StringType, StructField, StructType

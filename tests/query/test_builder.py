@@ -59,6 +59,23 @@ def test_with_columns_replaces_in_place_and_adds_at_the_end(rows: ef.Stream) -> 
     assert types(out)["length"] == "double"
 
 
+def test_names_are_found_whatever_the_case_of_their_letters(rows: ef.Stream) -> None:
+    """As Spark finds them by default; tests/query/test_cleaned.py has the other methods."""
+    made = rows.with_column("LENGTH", "length + 1")
+    assert made.columns == [name if name != "length" else "LENGTH" for name in rows.columns]
+    assert made.select("length * 2 as n").flow is rows.flow
+    assert rows.with_columns(Length="Length + 1", kb="length / 1024").columns[-1] == "kb"
+    assert rows.group_by("SRC").agg(n="count(*)").columns == ["src", "n"]
+    assert rows.key_by("Src").stream.box.params["keys"] == ("src",)
+    assert rows.drop("TS").event_time is None
+    two = rows.with_column("n", "1").select("n", "length as N")
+    assert two.with_column("N", "2").columns == ["n", "N"]
+    with pytest.raises(EvenflowError, match="ambiguous"):
+        rows.select("length as ab", "length as AB").with_column("Ab", "1")
+    with pytest.raises(EvenflowError, match="two columns called"):
+        rows.with_columns({"LENGTH": "1", "Length": "2"})
+
+
 def test_a_star_stands_for_all_columns(rows: ef.Stream) -> None:
     assert rows.select("*", "length * 2 as twice").columns == [*rows.columns, "twice"]
 

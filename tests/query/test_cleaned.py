@@ -45,6 +45,19 @@ GIVEN: dict[str, tuple[Draw, list[tuple[Any, ...]]]] = {
         ("ann", "Rom", None), ("ann", None, 1)]),
     "explode": (lambda _, t, __: t.selectExpr("explode(tags) as tag", "id"), [("a", 1), (None, 1)]),
     "explode, outer": (lambda _, t, __: t.selectExpr("id", "explode_outer(tags) as tag"), [(1, "a"), (1, None), (2, None), (3, None)]),
+    # Names are found whatever the case of their letters, as Spark's are by default.
+    "renamed, another case": (lambda t, _, __: t.withColumnRenamed("ID", "n").withColumnsRenamed({"X": "y"}).where("n = 1").select("y"), [
+        (0.5,)]),
+    "drop, another case": (lambda t, _, __: t.drop("WHO", "Qty", "X"), [(1, True), (2, None), (3, True), (4, False), (5, True)]),
+    "duplicates, another case": (lambda t, _, __: t.select("who").dropDuplicates(["WHO"]), [("ann",), ("bob",), (None,)]),
+    "fillna, another case": (lambda t, _, __: t.fillna({"WHO": "?"}).fillna(1, ["QTY"]).where("id IN (2, 4)").select("who", "qty"), [
+        ("bob", 1), ("?", 0)]),
+    "dropna, another case": (lambda t, _, __: t.dropna(subset=["WHO", "Qty"]).select("id"), [(1,), (3,), (5,)]),
+    "replace, another case": (lambda t, _, __: t.replace("ann", "eve", ["WHO"]).select("who").distinct(), [("eve",), ("bob",), (None,)]),
+    "dropna, of no columns": (lambda t, _, __: t.dropna(subset=[]).select("id"), [(1,), (2,), (3,), (4,), (5,)]),
+    "by name, another case": (lambda t, _, o: o.unionByName(o.selectExpr("town as TOWN", "name as Name")).where("name = 'zoe'"), [
+        ("zoe", "Oslo"), ("zoe", "Oslo")]),
+    "melt, another case": (lambda t, _, __: t.where("id = 1").melt(["ID"], ["WHO"], "what", "v").select("v"), [("ann",)]),
     "melt": (lambda t, _, __: t.where("id = 1").melt(["id"], ["who"], "what", "v"), [(1, "who", "ann")]),
 }  # fmt: skip
 

@@ -27,11 +27,11 @@ from evenflow.query.duration import duration_us
 from evenflow.query.exploding import draw_exploding
 from evenflow.query.expression import fields_of, split_alias
 from evenflow.query.following import draw_then
-from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, unnamed
+from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, spelled, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.joining import draw_join
 from evenflow.query.kinds import KINDS, read
-from evenflow.query.kinds.judging import known, naming
+from evenflow.query.kinds.judging import check_distinct, known, naming
 from evenflow.query.kinds.kind import KeyedKind
 from evenflow.query.latest import draw_latest
 from evenflow.query.lineage import check_value
@@ -232,10 +232,14 @@ class Stream(CleanedStream):
     selectExpr = select
 
     def with_columns(self, columns: Mapping[str, Expression] | None = None, /, **named: Expression) -> Stream:
-        """All columns, some computed anew in their place, others added at the end."""
+        """All columns, some computed anew in their place, others added at the end. A name takes the place of one that differs in the case
+        of its letters, as in Spark."""
         given = {} if columns is None else expressions_of(self.flow.free("select"), "with_columns", columns)
         new = {**given, **expressions_of(self.flow.free("select"), "with_columns", named)}
-        made = (*((column, new.pop(column, column)) for column in self.columns), *new.items())
+        check_distinct(self.flow.free("select"), [name.lower() for name in new], "give each column one expression")
+        places = {spelled(name, self.columns): name for name in new}
+        kept = [(places.pop(column, column), column) for column in self.columns]
+        made = (*((name, new.get(name, column)) for name, column in kept), *((name, new[name]) for name in places))
         return draw_over(self, made) or self._then("select", {"columns": made})
 
     withColumns = with_columns
@@ -250,14 +254,14 @@ class Stream(CleanedStream):
 
     def with_column_renamed(self, existing: str, new: str) -> Stream:
         """All columns, one of them under another name. Raises UnknownColumn if it is not there."""
-        known(self.flow.free("select"), existing, self.schema)
+        existing = known(self.flow.free("select"), spelled(existing, self.columns), self.schema).name
         return self._then("select", {"columns": tuple((new if c == existing else c, c) for c in self.columns)})
 
     withColumnRenamed = with_column_renamed
 
     def drop(self, *columns: Any) -> Stream:
         """All columns but these. Raises UnknownColumn if one is not there."""
-        columns = names_of(self.flow.free("select"), "drop", columns)
+        columns = names_of(self.flow.free("select"), "drop", columns, self.columns)
         for column in columns:
             known(self.flow.free("select"), column, self.schema)
         return self._then("select", {"columns": tuple((c, c) for c in self.columns if c not in columns)})
@@ -320,7 +324,7 @@ class Stream(CleanedStream):
             raise QueryError(
                 f"box {name!r}: a watermark is made where rows enter; declare it before {keyed.name!r}, right after the source"
             )
-        params = {"column": column, "delay_us": _delay(name, delay)}
+        params = {"column": spelled(column, self.columns), "delay_us": _delay(name, delay)}
         return self._then("watermark", params if idle is None else {**params, "idle_us": _delay(name, idle)}, name)
 
     withWatermark = with_watermark
@@ -337,7 +341,7 @@ class Stream(CleanedStream):
 
     def key_by(self, *columns: Any) -> KeyedStream:
         """Rows with equal values in these columns are processed together: `.key_by("user").process(...)`."""
-        columns = names_of("key_by", "key_by", columns)
+        columns = names_of("key_by", "key_by", columns, self.columns)
         return KeyedStream(self._then("key_by", {"columns": columns}), columns)
 
     def process(self, *_: Any, **__: Any) -> Stream:

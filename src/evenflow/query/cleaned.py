@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from evenflow.errors import QueryError
 from evenflow.query.columns import Nulls
-from evenflow.query.given import names_of
+from evenflow.query.given import names_of, spelled
 from evenflow.query.grouped import grouped_by
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import known
@@ -49,7 +49,7 @@ class CleanedStream(ShapedStream):
         subset: only these columns; those of another kind are left as they are, as in Spark. Raises QueryError, UnknownColumn.
         """
         if isinstance(value, Mapping):
-            given = {name: each for name, each in value.items() if self._field("fillna", name)}
+            given = {self._field("fillna", name).name: each for name, each in value.items()}
         else:
             given = dict.fromkeys(self._of_kind("fillna", value, subset), value)
         return self._with({name: f"coalesce({self._there(name)}, {self._literal('fillna', name, each)})" for name, each in given.items()})
@@ -63,7 +63,8 @@ class CleanedStream(ShapedStream):
             raise QueryError(f"box 'dropna': how is {how!r:.60}; it must be 'any' or 'all'")
         if thresh is not None and (not isinstance(thresh, int) or isinstance(thresh, bool)):
             raise QueryError(f"box 'dropna': thresh is {thresh!r:.60}; it must be a whole number, or None")
-        names = self._subset("dropna", subset)
+        if not (names := self._subset("dropna", subset)):
+            return self
         least = thresh if thresh is not None else len(names) if how == "any" else 1
         there = [f"{self._there(name)} IS NOT NULL" for name in names]
         if least == len(names):
@@ -104,9 +105,8 @@ class CleanedStream(ShapedStream):
         """All columns, some of them under other names. names: from those that they have. Raises QueryError, UnknownColumn."""
         if not isinstance(names, Mapping) or not all(isinstance(each, str) for pair in names.items() for each in pair):
             raise QueryError(f"box 'with_columns_renamed': names are {names!r:.60}; give a dictionary from names to names")
-        for name in names:
-            known(self.flow.free("select"), name, self.schema)
-        return self._then("select", {"columns": tuple((names.get(name, name), name) for name in self.columns)})
+        new = {self._field("select", name).name: given for name, given in names.items()}
+        return self._then("select", {"columns": tuple((new.get(name, name), name) for name in self.columns)})
 
     withColumnsRenamed = with_columns_renamed
 
@@ -132,15 +132,16 @@ class CleanedStream(ShapedStream):
         """
         if not isinstance(other, HandledStream):
             raise QueryError(f"box {name or 'union'!r} unites streams, not {type(other).__name__} {other!r:.60}")
-        fields = {field.name: field for schema in (other.schema, self.schema) for field in schema}
-        names = list(dict.fromkeys([*self.columns, *other.columns]))
-        missing = [each for each in names if not (each in self.columns and each in other.columns)]
+        theirs = {spelled(column, self.columns): column for column in other.columns}
+        fields = {**{name: other.schema.field(column) for name, column in theirs.items()}, **{field.name: field for field in self.schema}}
+        names = list(dict.fromkeys([*self.columns, *theirs]))
+        missing = [each for each in names if not (each in self.columns and each in theirs)]
         if missing and not allow_missing_columns:
             these = ", ".join(map(repr, missing))
             raise QueryError(f"box {name or 'union'!r}: only one of the streams has {these}; say allow_missing_columns=True to have nulls")
         sides = [
-            side._then("select", {"columns": tuple((n, n if n in side.columns else Nulls(type_name(fields[n].type))) for n in names)})
-            for side in (self, other)
+            side._then("select", {"columns": tuple((n, own[n] if n in own else Nulls(type_name(fields[n].type))) for n in names)})
+            for side, own in ((self, dict(zip(self.columns, self.columns, strict=True))), (other, theirs))
         ]
         return self._drawn("union", {}, sides, name, "union")
 
@@ -151,7 +152,7 @@ class CleanedStream(ShapedStream):
     # ------------------------------------------------ pieces
 
     def _field(self, what: str, name: str) -> pa.Field:
-        return known(self.flow.free(what), name, self.schema)
+        return known(self.flow.free(what), spelled(name, self.columns), self.schema)
 
     def _subset(self, what: str, subset: str | Sequence[str] | None) -> list[str]:
         if subset is None:

@@ -22,12 +22,22 @@ def box_name(given: Any, stem: str) -> str:
     return given
 
 
-def names_of(box: str, argument: str, given: Any) -> tuple[str, ...]:
-    """The names of columns that an argument has: one, or several. Raises QueryError for anything else."""
+def names_of(box: str, argument: str, given: Any, columns: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of columns that an argument has: one, or several; those of `columns` as they are spelled there. Raises QueryError for
+    anything else."""
     if isinstance(given, str) or is_spark_column(given):
-        return (column_name(box, argument, given),)
+        given = (given,)
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, bytes | Mapping) else (given,)
-    return tuple(column_name(box, argument, name) for name in names)
+    return tuple(spelled(column_name(box, argument, name), columns) for name in names)
+
+
+def spelled(name: str, columns: Sequence[str]) -> str:
+    """The column that a name means, as it is spelled: it itself, or the one of other letters' case. The name as it is if there is none.
+    Raises QueryError if there are several."""
+    found = [column for column in columns if column.lower() == str(name).lower()] if name not in columns else []
+    if len(found) > 1:
+        raise QueryError(f"column {name!r} is ambiguous: it could be {', '.join(map(repr, found))}; write it as it is spelled")
+    return found[0] if found else name
 
 
 def column_name(box: str, argument: str, given: Any) -> str:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import NotPortable, QueryError
+from evenflow.query.given import spelled
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.spark_column import is_spark_column, name_of, text_of
 from evenflow.query.sql.parser import length_of, parse, to_sql
@@ -50,7 +51,8 @@ def group_keys(schema: pa.Schema, columns: Sequence[Any]) -> tuple[tuple[Any, ..
     """The keys, and the window among them. Raises QueryError, and NotPortable for a column of PySpark that is neither."""
     keys: list[Any] = []
     over: WindowCall | None = None
-    for column in map(_key, columns):
+    for given in map(_key, columns):
+        column = spelled(given, schema.names)
         with naming("aggregate"):
             call = window_call(column) if isinstance(column, str) and column not in schema.names else None
         if call is not None and over is not None:
@@ -59,8 +61,7 @@ def group_keys(schema: pa.Schema, columns: Sequence[Any]) -> tuple[tuple[Any, ..
         if call is None:
             if isinstance(column, str) and column not in schema.names and not column.isidentifier():
                 raise QueryError(f"box 'aggregate': a key is a column, not {column!r}; compute it with .with_columns(k={column!r}) before")
-            known("aggregate", column, schema)
-            keys.append(column)
+            keys.append(known("aggregate", column, schema).name)
     return tuple(keys), over
 
 

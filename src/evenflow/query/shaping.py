@@ -36,7 +36,7 @@ class ShapedStream(HandledStream):
         ever. order: which row is the first: the one that came first ("arrival", the default, which waits for nothing), or the earliest
         in event time ("event_time", which waits for the watermark). tie_break: as in `process`.
         """
-        keys = tuple(self.columns) if columns is None else names_of("drop_duplicates", "columns", columns)
+        keys = tuple(self.columns) if columns is None else names_of("drop_duplicates", "columns", columns, self.columns)
         for column in keys:
             known(name or self.flow.free("drop_duplicates"), column, self.schema)
         ordered = order or (None if set(keys) == set(self.columns) else "arrival")
@@ -98,8 +98,8 @@ class ShapedStream(HandledStream):
 
         ids: columns that each of these rows keeps. values: columns of one type; None: all others.
         """
-        kept = names_of("unpivot", "ids", ids)
-        made = tuple(c for c in self.columns if c not in kept) if values is None else names_of("unpivot", "values", values)
+        kept = names_of("unpivot", "ids", ids, self.columns)
+        made = tuple(c for c in self.columns if c not in kept) if values is None else names_of("unpivot", "values", values, self.columns)
         for argument, given in (("variable", variable), ("value", value)):
             names_of("unpivot", argument, (given,))
         return self._then("unpivot", {"ids": kept, "values": made, "variable": variable, "value": value}, name)
