@@ -66,7 +66,7 @@ def test_names_are_found_whatever_the_case_of_their_letters(rows: ef.Stream) -> 
     assert made.select("length * 2 as n").flow is rows.flow
     assert rows.with_columns(Length="Length + 1", kb="length / 1024").columns[-1] == "kb"
     assert rows.group_by("SRC").agg(n="count(*)").columns == ["src", "n"]
-    assert rows.key_by("Src").stream.box.params["keys"] == ("src",)
+    assert rows.key_by("Src").keys == ("src",)
     assert rows.drop("TS").event_time is None
     two = rows.with_column("n", "1").select("n", "length as N")
     assert two.with_column("N", "2").columns == ["n", "N"]

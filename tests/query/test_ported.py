@@ -62,6 +62,12 @@ WRITTEN = [
     (node("Not", node("IsNull", column("n"))), "(NOT (`n` IS NULL))"),
     (literal("it's \\", "string"), "'it\\'s \\\\'"),
     (literal("-5", "long"), "(-5L)"),
+    (node("GetTimestamp", column("k"), literal("yyyy", "string"), dataType="timestamp_ntz"), "to_timestamp_ntz(`k`, 'yyyy')"),
+    (node("GetTimestamp", column("k"), literal("yyyy", "string"), dataType="timestamp"), "to_timestamp(`k`, 'yyyy')"),
+    (
+        node("MakeTimestamp", *[column("n")] * 6, dataType="timestamp_ntz", failOnError=True),
+        "make_timestamp_ntz(`n`, `n`, `n`, `n`, `n`, `n`)",
+    ),
     (literal(None, "void"), "NULL"),
     (literal(None, "long"), "CAST(NULL AS BIGINT)"),
     (literal("1.5", "decimal(2,1)"), "CAST('1.5' AS decimal(2,1))"),
@@ -343,6 +349,9 @@ def limited(child: Plan, count: str) -> Plan:
 def test_a_whole_table_is_sorted_and_cut_as_the_plan_says() -> None:
     table = lowered(limited(sorted_by("n", 7, "Descending", "NullsLast"), "3"), mode="complete", every="5 seconds").box
     assert (table.kind, table.params["by"], table.params["limit"], table.params["every_us"]) == ("complete", (("n", True),), 3, 5_000_000)
+    for counts in (("5", "3"), ("3", "5")):
+        twice = limited(limited(sorted_by("n", 7, "Descending", "NullsLast"), counts[0]), counts[1])
+        assert lowered(twice, mode="complete").box.params["limit"] == 3
     assert lowered(COUNTED, mode="changelog").columns == ["k", "n", "_change"]
 
 
@@ -351,6 +360,7 @@ def test_a_whole_table_is_sorted_and_cut_as_the_plan_says() -> None:
     [
         (sorted_by("n", 7, "Descending", "NullsFirst"), {"mode": "complete"}, "leave nulls_first and nulls_last out"),
         (sorted_by("other", 9, "Ascending", "NullsFirst"), {"mode": "complete"}, "by columns of its own, not by other"),
+        (limited(limited(COUNTED, "5"), "0"), {"mode": "complete"}, "the limit of a table is 0"),
         (limited(COUNTED, "3"), {"mode": "update"}, "or use output_mode='complete'"),
         (TIMED, {"mode": "complete"}, "here is none; use append mode"),
         (Plan("Union", {}, (TIMED, TIMED), "~Union", output=READ.output), {"policy": "max"}, "Policy is 'max', and there are 2"),

@@ -138,6 +138,9 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
        p <= 1""": [(3, 1), (4, 1), (5, 1)],
     "SELECT id, p FROM (SELECT id, row_number() OVER (PARTITION BY who ORDER BY named_struct('a', qty)) AS p FROM orders) WHERE p <= 2": [
         (1, 1), (2, 1), (3, 2), (4, 1), (5, 2)],
+    # EXISTS needs no condition.
+    "SELECT name FROM users WHERE EXISTS (SELECT 1 FROM orders)": [("ann",), ("bob",), ("zoe",)],
+    "SELECT name FROM users WHERE NOT EXISTS (SELECT 1 FROM orders)": [],
     # What EXISTS is of says by its own list what its groups are.
     "SELECT name FROM users WHERE EXISTS (SELECT who FROM orders GROUP BY 1 HAVING count(*) > 2)": [],
     "SELECT name FROM users WHERE NOT EXISTS (SELECT who FROM orders GROUP BY 1 HAVING count(*) > 2)": [("ann",), ("bob",), ("zoe",)],

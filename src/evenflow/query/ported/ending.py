@@ -31,7 +31,8 @@ def ending_of(plan: Plan) -> tuple[Plan, Ending]:
             count = plan.expression("limitExpr")
             if count is None or count.kind != "Literal":
                 raise QueryError("the limit is computed; write a number")
-            limit = min(int(count.fields["value"]), limit or int(count.fields["value"]))
+            number = int(count.fields["value"])
+            limit = number if limit is None else min(number, limit)
         plan = unaliased(plan.child)
     if plan.kind != "Sort":
         return plan, Ending((), limit)

@@ -110,7 +110,7 @@ class SqlWriter:
             self.refuse(tree, "it gives null where others fail, which Evenflow's functions do not")
         if "replacement" in tree.fields:
             return self.sql(tree.children[0])
-        name = _NAMES.get(tree.kind, tree.kind.lower())
+        name = _named(tree)
         if name in FUNCTIONS or name in HIGHER:
             return f"{name}({', '.join(map(self.sql, tree.children))})"
         return self.refuse(tree, "Evenflow has no such expression; compute it as a column before withWatermark, where Spark still does it")
@@ -295,8 +295,7 @@ class SqlWriter:
 
     def first_two(self, tree: Expression) -> str:
         """Without what the analyser has added behind."""
-        name = _NAMES.get(tree.kind, tree.kind.lower())
-        return f"{name}({', '.join(map(self.sql, tree.children[:2]))})"
+        return f"{_named(tree)}({', '.join(map(self.sql, tree.children[:2]))})"
 
     def item(self, tree: Expression) -> str:
         array, index = map(self.sql, tree.children)
@@ -353,6 +352,12 @@ class SqlWriter:
 
     def of_structs(self, tree: Expression) -> str:
         return f"{self.sql(tree.children[0])}.{quoted(str(tree.fields['field']['name']))}"
+
+
+def _named(tree: Expression) -> str:
+    """What a function is called in SQL. Some make times with a zone or without one, by their type."""
+    name = _NAMES.get(tree.kind, tree.kind.lower())
+    return f"{name}_ntz" if tree.kind in ("GetTimestamp", "MakeTimestamp") and tree.fields.get("dataType") == "timestamp_ntz" else name
 
 
 def _positive(span: Expression) -> Expression:

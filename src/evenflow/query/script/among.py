@@ -62,9 +62,7 @@ def _joined(lower: Lower, relation: Relation, test: exp.Expr, kind: str, tables:
     parts = [] if where is None else [owned(part) for part in conjuncts(where.this)]
     if isinstance(test, exp.In):
         parts[:0] = [exp.EQ(this=outer(relation, value), expression=owned(item)) for value, item in _pairs(lower, test, inner)]
-    if not parts:
-        lower.script.fail(test, "EXISTS needs a WHERE that says which columns are equal")
-    join = exp.Join(this=source.copy(), side="LEFT", kind=kind, on=exp.and_(*parts, copy=False))
+    join = exp.Join(this=source.copy(), side="LEFT", kind=kind, on=exp.and_(*parts or [exp.true()], copy=False))
     with lower.script.at(test):
         return joined(lower, relation, join, own, [])
 

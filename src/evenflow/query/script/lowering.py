@@ -186,7 +186,7 @@ def is_window_time(tree: exp.Expr) -> TypeGuard[exp.Anonymous]:
     return isinstance(tree, exp.Anonymous) and tree.name.lower() == "window_time"
 
 
-def is_window(tree: exp.Expr) -> bool:
+def is_window(tree: exp.Expr) -> TypeGuard[exp.Anonymous]:
     """Whether a node is a call of window or session_window, and of no function of the user's."""
     return isinstance(tree, exp.Anonymous) and tree.name.lower() in WINDOW_FUNCTIONS and not is_known(tree.name)
 

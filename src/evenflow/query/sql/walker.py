@@ -144,8 +144,12 @@ def _exact(text: str) -> Node:
 
 
 def _negative(walker: Walker, tree: exp.Neg) -> Node:
-    """-9223372036854775808 is a bigint though 9223372036854775808 is not."""
+    """-9223372036854775808 is a bigint though 9223372036854775808 is not, and -128Y a tinyint."""
     inner = tree.this
+    if isinstance(inner, exp.Cast) and isinstance(inner.this, exp.Literal) and not inner.this.is_string and inner.this.this.isdigit():
+        target = type_of(inner.args["to"])
+        if pa.types.is_integer(target) and int(inner.this.this) == -bounds(target)[0]:
+            return literal(pa.scalar(bounds(target)[0], target))
     if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
         for type in (INT, LONG):
             if int(inner.this) <= -bounds(type)[0]:
