@@ -21,6 +21,7 @@ TYPES = {
     "orders": "id bigint, who string, kind string, qty int, price decimal(8, 2), disc double, attrs map<string, string>",
     "users": "name string, town string",
     "zeros": "ts timestamp, id bigint, x double, k string",
+    "tied": "ts timestamp_ntz, id bigint, x double, f float",
 }
 
 MORE = (
