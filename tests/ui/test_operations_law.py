@@ -159,6 +159,7 @@ ONLY_PYTHON = {
     Engine.stop: "ends the process that would answer",
     Run.await_termination: "who asks from outside looks at readings", Run.exception: "in `sites`, and in readings",
     Run.change_plan: "of tests: the same plan under another number", Run.events: "`watch`, the stream and `happened`",
+    Run.events_since: "of them, what is new",
     Run.moves: "in `sites`", Run.numbers: "readings, `sites`", Run.progress: "readings, `sites`", Run.watched: "readings",
     Run.statistics: "readings; `run --statistics FILE`", Run.statistics_since: "readings; `run --statistics FILE`",
     Run.read_stream: "a stream of this program's Spark", Run.refresh_tables: "is given the contents by the program",
