@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import typer
 from rich.console import Console
+from tests.drawn import one_in
 
 import evenflow as ef
 from evenflow.bench.bare import BareEngine
@@ -105,6 +106,7 @@ def test_who_watches_may_be_broken(bare: None, tmp_path: Path, capfd: pytest.Cap
     assert told["rows_in"] == ROWS and words.count("--record: RuntimeError: who watches is broken; the run does without it") == 1
 
 
+@pytest.mark.conformance
 def test_a_picture_that_cannot_be_saved_is_said_and_the_result_stands(
     bare: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +175,7 @@ class Unspeakable:
         raise ValueError("no words")
 
 
+@pytest.mark.conformance
 def test_a_view_that_cannot_be_drawn_ends_no_run(
     bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,7 +190,7 @@ def test_a_view_that_cannot_be_drawn_ends_no_run(
     assert b"watched: done" in terminal.shown and terminal.shown.count(b"\x1b[?25h") == 1, "the cursor is there again"
 
 
-@pytest.mark.parametrize("where", ["a pipe that nobody reads", "a full disk"])
+@pytest.mark.parametrize("where", one_in(2, ["a pipe that nobody reads", "a full disk"]))
 def test_standard_output_that_takes_nothing_does_not_change_how_a_run_has_ended(where: str, tmp_path: Path) -> None:
     """In a process of its own: what takes nothing is left behind for good."""
     reader, gone = os.pipe()
@@ -226,13 +229,14 @@ def test_an_error_of_the_command_is_no_person_that_stops(bare: None, tmp_path: P
     assert not stopped(location)
 
 
+@pytest.mark.conformance
 def test_a_run_whose_time_is_over_is_stopped(bare: None, tmp_path: Path) -> None:
     with Output(as_json=True) as output:
         assert running.execute(request(tmp_path / "there", None, seconds=0.5), output) == 0
     assert stopped(tmp_path / "there")
 
 
-@pytest.mark.parametrize("where", ["a pipe that nobody reads", "a full disk"])
+@pytest.mark.parametrize("where", one_in(2, ["a pipe that nobody reads", "a full disk"]))
 def test_standard_error_that_takes_nothing_loses_its_lines_and_nothing_else(
     where: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,10 +274,14 @@ def test_standard_error_that_takes_lines_again_gets_the_next_one(monkeypatch: py
 
 @pytest.mark.parametrize(
     ("error", "will"),
-    [
-        (None, True), (KeyboardInterrupt(), True), (SystemExit(), True), (SystemExit(0), True), (SystemExit(143), True),
-        (SystemExit(1), False), (SystemExit("no such table"), False), (ValueError(), False),
-    ],
+    one_in(
+        4,
+        [
+            (SystemExit(143), True), (None, True), (KeyboardInterrupt(), True), (SystemExit(), True),
+            (ValueError(), False), (SystemExit(0), True), (SystemExit(1), False), (SystemExit("no such table"), False),
+        ],
+        spread=True,
+    ),
 )  # fmt: skip
 def test_only_who_leaves_an_engine_in_order_has_stopped_its_runs(error: BaseException | None, will: bool, tmp_path: Path) -> None:
     location = tmp_path / "there"
