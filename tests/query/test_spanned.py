@@ -22,6 +22,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 
 NOON = datetime(2026, 1, 1, 12)
 RANDOM = np.random.default_rng(5)
@@ -53,7 +54,7 @@ def within(at: int, before: int, until: int = 0) -> list[int]:
     return [i for i in range(COUNT) if KEYS[i] == KEYS[at] and SECONDS[at] - before <= SECONDS[i] <= SECONDS[at] - until]
 
 
-@pytest.mark.parametrize("epoch_rows", [7, 1000])
+@pytest.mark.parametrize("epoch_rows", one_in(2, [7, 1000]))
 def test_totals_of_the_last_seconds(epoch_rows: int) -> None:
     text = f"""SELECT n, k, sum(x) {OVER} AS s, count(x) {OVER} + 1 AS c, max(w) {OVER} AS m, sum(d) {OVER} AS d,
         count(*) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL 20 SECONDS PRECEDING AND INTERVAL 3 SECONDS PRECEDING) AS b,
@@ -71,7 +72,7 @@ def test_totals_of_the_last_seconds(epoch_rows: int) -> None:
         assert row["a"] == pytest.approx(sum(near) / len(near))
 
 
-@pytest.mark.parametrize("epoch_rows", [7, 1000])
+@pytest.mark.parametrize("epoch_rows", one_in(2, [7, 1000]))
 def test_totals_of_the_next_seconds_wait_for_them(epoch_rows: int) -> None:
     def ahead(frame: str) -> str:
         return f"OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN {frame})"
@@ -144,7 +145,7 @@ def each_once(text: str, epoch_rows: int) -> dict[int, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("epoch_rows", [7, 1000])
+@pytest.mark.parametrize("epoch_rows", one_in(2, [7, 1000]))
 def test_rows_that_follow_by_number_are_waited_for(epoch_rows: int) -> None:
     text = f"""SELECT n, ts, lead(n) {BY_ROWS}) AS a, lead(w, 3, concat('none ', n)) {BY_ROWS}) AS b, lag(x, 2) {BY_ROWS}) AS c,
         sum(d) {BY_ROWS} ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING) AS d, max(x) {BY_ROWS} ROWS BETWEEN 1 FOLLOWING AND 3 FOLLOWING) AS e,
@@ -183,7 +184,7 @@ def test_frames_by_rows_and_by_time_stand_in_one_query() -> None:
         assert min(6, len(before) + 1) <= row["d"] <= 6
 
 
-@pytest.mark.parametrize("epoch_rows", [7, 1000])
+@pytest.mark.parametrize("epoch_rows", one_in(2, [7, 1000]))
 def test_all_rows_so_far(epoch_rows: int) -> None:
     so_far, peers, last = (
         f"{BY_ROWS} ROWS UNBOUNDED PRECEDING)",
@@ -210,7 +211,7 @@ def test_all_rows_so_far(epoch_rows: int) -> None:
         assert (row["l"], row["m"]) == (NOON + timedelta(seconds=SECONDS[rows[0]]), sum(around(at, -2, 0)))
 
 
-@pytest.mark.parametrize("epoch_rows", [7, 1000])
+@pytest.mark.parametrize("epoch_rows", one_in(2, [7, 1000]))
 def test_all_rows_so_far_of_decimals_and_texts(epoch_rows: int) -> None:
     so_far, until = f"{BY_ROWS} ROWS UNBOUNDED PRECEDING)", f"{BY_ROWS} ROWS BETWEEN UNBOUNDED PRECEDING AND"
     text = f"""SELECT n, sum(d * 1.25) {so_far} AS a, avg(d) {until} 1 FOLLOWING) AS b, max(w) {so_far} AS c,
@@ -250,7 +251,7 @@ def test_all_rows_so_far_and_some_that_follow() -> None:
         assert row["e"] == (pytest.approx(sum(v or 0.0 for v in own) / len(own)) if own else None)
 
 
-@pytest.mark.parametrize("epoch_rows", [7, 1000])
+@pytest.mark.parametrize("epoch_rows", one_in(2, [7, 1000]))
 def test_deviations_and_what_is_made_of_others(epoch_rows: int) -> None:
     so_far, ahead = f"{BY_ROWS} ROWS UNBOUNDED PRECEDING)", f"{BY_ROWS} ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING)"
     last = "(PARTITION BY k ORDER BY ts RANGE BETWEEN INTERVAL '9' SECONDS PRECEDING AND CURRENT ROW)"
@@ -344,7 +345,7 @@ def test_what_would_wait_or_be_kept_is_refused(over: str, says: str) -> None:
         run(f"SELECT sum(n) OVER (PARTITION BY k {over}) AS s FROM t", 10)
 
 
-@pytest.mark.parametrize("epoch_rows", [7, 1000])
+@pytest.mark.parametrize("epoch_rows", one_in(2, [7, 1000]))
 def test_several_orders_wait_for_rows(epoch_rows: int) -> None:
     """Each for its own; a row comes once, with what all of them have waited for."""
     by_word, by_third = "OVER (PARTITION BY w ORDER BY ts, n", "OVER (PARTITION BY n % 3 ORDER BY ts, n"

@@ -133,7 +133,7 @@ def test_checkpoints_go_on_from_the_one_that_was_restored() -> None:
         stage.finish()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", one_in(3, range(3)))
 def test_a_site_dies_while_its_state_is_read(seed: int) -> None:
     stage = staged("windows", replicas=2, seed=seed)
     stage.cluster.store.slow = 20.0

@@ -18,8 +18,11 @@ from evenflow.store.opening import open_store
 pytestmark = [pytest.mark.timeout(300)]
 
 
+@pytest.mark.conformance
 def test_everything_is_killed_behind_a_version_and_goes_on_as_it(start: Start, tmp_path: Path) -> None:
-    """Goal: every row once, and what the first version has made is all that it ever makes. Method: kill -9 of the driver and all sites at
+    """`tests/spark/test_restart.py` has the first half on executors.
+
+    Goal: every row once, and what the first version has made is all that it ever makes. Method: kill -9 of the driver and all sites at
     the moment at which the version was promised, with rows of both versions in what is replayed; then again behind a checkpoint that the
     second generation makes, where nobody needs the first version any more."""
     setting = Replaced(str(tmp_path), endless=True, replace_at=1_000)
