@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
@@ -41,11 +40,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if wrong:
         raise pytest.UsageError(f"tests/dealing.py does not say that these share a session, or says so of others: {', '.join(wrong)}")
     items[:] = in_order(items)
-
-
-def pytest_collection_finish() -> None:
-    """Twelve thousand tests and what they import stay to the end: no collection of garbage need look at them again."""
-    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
