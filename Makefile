@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := help
 # Hundreds of processes that tests start import what has been compiled once, wherever Python is told to compile everything anew.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help setup demo test check lint types behaviour onspark beside unit floors swarm conformance bench records against clean
+.PHONY: help setup demo test check lint types behaviour unit floors swarm conformance bench records against clean
 
 # The Python that the environment is made with: python3 where it is 3.11 to 3.13, else the newest of these that is there.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
@@ -65,22 +65,13 @@ types: setup
 unit: setup $(BROWSER) ## The tests that need no Spark
 	$(BIN)/python -m pytest -q -n auto --dist loadgroup -m 'not spark and not oracle'
 
+# Types are judged beside the tests, in what these leave of two cores.
 test: lint $(BROWSER) ## Everything that must hold before a commit
-	@$(MAKE) --no-print-directory behaviour BESIDE='beside types'
-
-# Tests on Spark wait more than they compute. What only computes takes in the meantime what they leave of the cores.
-COMPUTE = tests/operator tests/query
-BESIDE = beside
+	@$(MAKE) --no-print-directory -j2 types behaviour
 
 behaviour: setup $(BROWSER)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not conformance and not spark' $(COMPUTE:%=--ignore=%)
-	@$(MAKE) --no-print-directory -j3 onspark $(BESIDE)
-
-onspark:
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not conformance and not spark'
 	$(BIN)/python -m pytest -q -n 3 --dist loadgroup -m 'not conformance and spark' $(ON_SPARK)
-
-beside:
-	nice -n 19 $(BIN)/python -m pytest -q -m 'not conformance and not spark' $(COMPUTE)
 
 conformance: setup ## What takes long: more scenarios on real executors, more seeds against batch Spark
 	EVENFLOW_MANY=1 $(BIN)/python -m pytest -q -m 'conformance or laws'
