@@ -111,18 +111,18 @@ def answer(spark: Any, text: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=str)
 
 
-@pytest.mark.parametrize("text", one_in(3, {**GIVEN, **LATERAL, **COLLATED}))
+@pytest.mark.parametrize("text", one_in(6, {**GIVEN, **LATERAL, **COLLATED}))
 def test_what_is_held_by_hand_is_what_spark_gives(spark: Any, text: str) -> None:
     assert answer(spark, text) == {**GIVEN, **LATERAL, **COLLATED}[text]
     assert columns(text) == spark.sql(text).columns
 
 
-@pytest.mark.parametrize("text", one_in(4, ONCE_WRONG))
+@pytest.mark.parametrize("text", one_in(8, ONCE_WRONG))
 def test_what_once_was_wrong_is_what_spark_gives(spark: Any, text: str) -> None:
     assert answer(spark, text) == ONCE_WRONG[text]
 
 
-@pytest.mark.parametrize("text", one_in(4, MORE))
+@pytest.mark.parametrize("text", one_in(8, MORE))
 def test_it_gives_what_spark_gives(spark: Any, text: str) -> None:
     assert asked(text, "complete" if "LIMIT" in text else "changelog") == answer(spark, text)
 

@@ -434,7 +434,7 @@ def run(sql: str, cut: Cut) -> pa.Table:
     return world.output("out")
 
 
-@pytest.mark.parametrize("name", one_in(3, ASKED))
+@pytest.mark.parametrize("name", one_in(6, ASKED))
 def test_a_text_gives_what_batch_spark_gives(spark: Any, name: str) -> None:
     asked = ASKED[name]
     expected = Answer.of(spark.sql(asked.sql))
