@@ -45,5 +45,5 @@ def doctor(
         for finding in found.findings:
             remedy = f". {finding.remedy}" if finding.remedy else ""
             output.out.print(f"[{COLORS[finding.severity]}]{finding.severity:8}[/]", end="", markup=True)
-            output.out.print(f"{finding.subject}: {finding.what}{remedy}", highlight=False, markup=False)
+            output.out.print(f"{finding.subject}: {finding.what}{remedy}", highlight=False)
     return OK if found.ok else CLUSTER

@@ -40,9 +40,9 @@ def check(
         for box in told["boxes"]:
             _print_box(output, box)
         if "error" in told:
-            output.out.print(told["error"], style="red", highlight=False, markup=False)
+            output.out.print(told["error"], style="red", highlight=False)
         for name in told["loose"]:
-            output.out.print(f"{name} leads to no sink yet", style="yellow", highlight=False, markup=False)
+            output.out.print(f"{name} leads to no sink yet", style="yellow", highlight=False)
     return OK if checked.right else USAGE
 
 
@@ -50,14 +50,14 @@ def _print_box(output: Output, box: Mapping[str, Any]) -> None:
     match box["state"]:
         case "right":
             gives = " / ".join(f"({port['ddl']})" for port in box["ports"] if not port.get("aside")) or "sink"
-            output.out.print(f"{box['name']}: {gives}", highlight=False, markup=False, soft_wrap=True)
+            output.out.print(f"{box['name']}: {gives}", highlight=False, soft_wrap=True)
         case "waiting":
-            output.out.print(f"{box['name']}: waits for {', '.join(box['waits_for'])}", style="dim", highlight=False, markup=False)
+            output.out.print(f"{box['name']}: waits for {', '.join(box['waits_for'])}", style="dim", highlight=False)
         case "locked":
-            output.out.print(f"{box['name']}: locked. {box['error']}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+            output.out.print(f"{box['name']}: locked. {box['error']}", style="yellow", highlight=False, soft_wrap=True)
         case _:
             where = f" [{box['parameter']}]" if "parameter" in box else ""
-            output.out.print(f"{box['name']}{where}: {box['error']}", style="red", highlight=False, markup=False, soft_wrap=True)
+            output.out.print(f"{box['name']}{where}: {box['error']}", style="red", highlight=False, soft_wrap=True)
 
 
 def export(

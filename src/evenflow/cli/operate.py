@@ -292,7 +292,7 @@ def _print_sites(output: Output, found: Mapping[str, Any]) -> None:
     for run in found["runs"]:
         if run.get("state", "live") != "live":
             why = "" if run["error"] is None else f": {run['error']}"
-            output.out.print(f"{run['run']}: {run['state']}{why}", highlight=False, soft_wrap=True, markup=False, emoji=False)
+            output.out.print(f"{run['run']}: {run['state']}{why}", highlight=False, soft_wrap=True)
             continue
         output.out.print(
             f"{run['run']}: redundancy {run['redundancy']} of {run['replicas']}, in {run['rows_in_per_s']:,.0f}/s, "

@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -62,6 +63,17 @@ class Verbatim(Console):
             yield segment if seen is segment.text else Segment(seen, segment.style)
 
 
+@contextmanager
+def muted(console: Console) -> Iterator[None]:
+    """Nothing is written, and what waits to be is lost."""
+    quiet, console.quiet = console.quiet, True
+    try:
+        with console:
+            yield
+    finally:
+        console.quiet = quiet
+
+
 class Aside(Verbatim):
     """Standard error. Nothing ends because its reader is gone or its disk full: what it does not take is lost."""
 
@@ -81,10 +93,8 @@ class Aside(Verbatim):
 
     def _lose(self) -> None:
         """What waits to be written: it would come again before the next line."""
-        self.quiet = True
-        with self:
+        with muted(self):
             pass
-        self.quiet = False
 
 
 class Output:

@@ -123,7 +123,7 @@ def compare(
             mark, style = MARKS[each["change"]]
             what_ = each["why"] or {"same": "same", "other": "other code"}[each["change"]]
             keeps = ", keeps its state" if each["keeps_state"] and each["change"] == "other" else ""
-            output.out.print(f"{mark}{each['box']}: {what_}{keeps}", style=style, highlight=False, markup=False, soft_wrap=True)
+            output.out.print(f"{mark}{each['box']}: {what_}{keeps}", style=style, highlight=False, soft_wrap=True)
         can = "evenflow replace can do that" if found["possible"] else "this is no version of what runs"
         output.out.print(f"{can}; version {found['version']} runs", highlight=False)
     return OK if found["possible"] else USAGE

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.text import Text
+
+from evenflow.cli.output import muted
 
 log: Final = logging.getLogger("evenflow")
 
@@ -65,22 +67,12 @@ class Screen:
 
     def leave(self) -> None:
         """Without a look at the view. What was being written is lost; the cursor is there again, if the terminal is."""
-        with _mute(self._console):
+        with muted(self._console):
             self._live.update(Text())
             with contextlib.suppress(Exception):
                 self._live.stop()
         try:
             self._console.show_cursor()
         except (OSError, SystemExit):
-            with _mute(self._console):
+            with muted(self._console):
                 pass
-
-
-@contextlib.contextmanager
-def _mute(console: Console) -> Iterator[None]:
-    quiet, console.quiet = console.quiet, True
-    try:
-        with console:
-            yield
-    finally:
-        console.quiet = quiet

@@ -52,7 +52,7 @@ def _search(output: Output, seeds: range, jobs: int, *, every_story: bool) -> in
         nonlocal ran
         ran += 1
         if verdict.failure is not None:
-            output.err.print(f"seed {verdict.seed} fails: {verdict.failure}", markup=False, soft_wrap=True)
+            output.err.print(f"seed {verdict.seed} fails: {verdict.failure}", soft_wrap=True)
         if ran % 500 == 0:
             output.say(f"{ran} of {len(seeds)} seeds")
 
@@ -73,7 +73,7 @@ def _tell(output: Output, seed: int) -> None:
 
     verdict = run_seed(seed, tell=True)
     for line in [f"seed {seed}: {verdict.about}", *verdict.story, verdict.trace, f"seed {seed}: {verdict.failure or 'all is well'}"]:
-        output.out.print(line, markup=False, highlight=False, soft_wrap=True)
+        output.out.print(line, highlight=False, soft_wrap=True)
 
 
 def _plant(output: Output, seeds: range, jobs: int) -> int:
@@ -87,7 +87,7 @@ def _plant(output: Output, seeds: range, jobs: int) -> int:
             said = f"NO SEED FINDS IT, of {sum(1 for _ in able(mutation, seeds))} that can show it"
         else:
             said = f"seed {killed[0]}: {killed[1]:.120}"
-        output.out.print(f"{mutation.name}: {said}", markup=False, highlight=False, soft_wrap=True)
+        output.out.print(f"{mutation.name}: {said}", highlight=False, soft_wrap=True)
     survivors = [name for name, seed in found.items() if seed is None]
     output.report({"seeds": len(seeds), "mutations": found, "survivors": survivors})
     if not output.as_json:

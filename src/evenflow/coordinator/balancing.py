@@ -63,8 +63,13 @@ def balance(run: RunEffects, event: Collected) -> None:
 
 def is_calm(run: RunEffects) -> bool:
     """Nothing is missing, wanted or under way."""
-    busy = run.under_way() or run.moving.wanted or run.repartitioning.wanted or run.moving.leaving & set(run.view.active())
-    return not (busy or run.settling or run.recovery.missing or run.draining)
+    return not (run.under_way() or run.recovery.missing or is_wanted(run))
+
+
+def is_wanted(run: RunEffects) -> bool:
+    """Something is to change, though nothing may be under way yet."""
+    wanted = run.moving.wanted or run.repartitioning.wanted or run.moving.leaving & set(run.view.active())
+    return bool(wanted or run.settling or run.draining)
 
 
 def rebalance(run: RunEffects, event: RebalanceRequested) -> None:

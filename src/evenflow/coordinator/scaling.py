@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from evenflow.coordinator.balancing import is_calm
+from evenflow.coordinator.balancing import is_calm, is_wanted
 from evenflow.coordinator.machine import RunMachine
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.move import Move
@@ -67,9 +67,7 @@ def _keeps_only(machine: RunMachine) -> bool:
     plan = machine.proposed
     if plan is None or plan.copies or plan.settings.keeps == machine.plan.settings.keeps:
         return False
-    moving, hosts = machine.moving, set(machine.view.active())
-    moves = machine.membership.joining or moving.unconfirmed or moving.wanted or moving.leaving & hosts
-    return not (moves or machine.repartitioning.wanted or machine.settling or machine.draining)
+    return not (machine.membership.joining or machine.moving.unconfirmed or is_wanted(machine))
 
 
 @dataclass(slots=True)

@@ -67,9 +67,9 @@ def _by_site(look: Look, column: Iterable[int | None], scale: float = 1.0) -> It
 def _checkpoint_age_s(look: Look) -> float | None:
     """None where nobody wants any, and there is none."""
     checkpoint = look.now.checkpoint
-    if checkpoint is None or checkpoint.age_s is not None:
-        return None if checkpoint is None else checkpoint.age_s
-    return None if checkpoint.every_s is None else look.now.elapsed_us / 1e6
+    if checkpoint is None:
+        return None
+    return checkpoint.age_s if checkpoint.age_s is not None or checkpoint.every_s is None else look.now.elapsed_us / 1e6
 
 
 METRICS: Final = (

@@ -21,12 +21,14 @@ JSON_SPACE: Final = b" \t\r\n"
 FIELD: Final = rb'(?:"[^"\r\n]*+(?:""[^"\r\n]*+)*+"[^,\r\n]*+|(?!")[^,\r\n]*+)'
 CSV_LINE: Final = re.compile(FIELD + rb"(?:," + FIELD + rb")*+")
 """A line whose quotes are all closed. A quote in the middle of a field is a letter."""
+UNFIT: Final = (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError)
+"""What `parse_lines` raises of a line that does not fit."""
 MARK: Final = b"\xef\xbb\xbf"
 """Of UTF-8. It is left out at the begin of a text, and is part of a field elsewhere."""
 
 
 def parse_lines(data: bytes, schema: pa.Schema, format_: LineFormat) -> pa.RecordBatch:
-    """Whole lines as rows. data ends with a newline; empty lines are skipped. Raises pa.ArrowInvalid if any line is bad."""
+    """Whole lines as rows. data ends with a newline; empty lines are skipped. Raises one of UNFIT if any line is bad."""
     if format_ == "text":
         lines = [line.rstrip("\r") for line in data.decode().split("\n")[:-1]]
         return pa.RecordBatch.from_arrays([pa.array([line for line in lines if line], pa.string())], schema=schema)
@@ -54,7 +56,7 @@ def parse_messages(values: Sequence[bytes | None], columns: pa.Schema, format_: 
             return pa.RecordBatch.from_arrays([texts], schema=columns)
         data = _objects(values) if format_ == "json" else _lines(values)
         rows = None if data is None else parse_lines(data, columns, format_)
-    except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError):
+    except UNFIT:
         return None
     return rows if rows is not None and rows.num_rows == len(values) else None
 
@@ -84,4 +86,4 @@ def _lines(values: Sequence[bytes | None]) -> bytes | None:
     return data if b'"' not in data or all(map(CSV_LINE.fullmatch, lines)) else None
 
 
-__all__ = ["LineFormat", "parse_lines", "parse_messages"]
+__all__ = ["UNFIT", "LineFormat", "parse_lines", "parse_messages"]

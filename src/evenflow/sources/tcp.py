@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from evenflow.errors import OptionError, QueryError, SourceError
 from evenflow.sources.description import LATER
-from evenflow.sources.messages import LineFormat, parse_lines, parse_messages
+from evenflow.sources.messages import UNFIT, LineFormat, parse_lines, parse_messages
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, row_schema, whole
 from evenflow.stream.waiting import Waiting
@@ -72,7 +72,7 @@ class Lines:
             self.number += 1
             try:
                 batches.append(parse_lines(line + b"\n", self.schema, self.format))
-            except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
+            except UNFIT as error:
                 self.bad += 1
                 if not self.skip_bad:
                     shown = line.rstrip().decode(errors="backslashreplace")[:200]

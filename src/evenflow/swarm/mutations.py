@@ -385,7 +385,7 @@ MUTATIONS: Final = (
     Mutation(
         "a round does not wait for recovery",
         "coordinator.balancing:is_calm",
-        "not (busy or run.settling or run.recovery.missing or run.draining)",
+        "not (run.under_way() or run.recovery.missing or is_wanted(run))",
         "True",
     ),
     Mutation("rounds end where something comes first", "coordinator.balancing:balance", "run.rounds.disturbed()", "return"),
