@@ -21,6 +21,7 @@ from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
 from evenflow.errors import ClusterError, EngineUnreachable, LocationError, OperationRefused, VersionChanged
+from evenflow.statistics.profile import Profile, Stack
 from evenflow.statistics.progress import Progress
 from evenflow.world.locations.savepoints import Savepoint
 from evenflow.world.spark.driver import control_client
@@ -138,6 +139,9 @@ class Engine:
         self.asked.append(("start", flow.name, replicas, checkpoint_location, *more.values()))
         return SimpleNamespace(id=f"{flow.name}-1")
 
+    def profile(self, site: int, seconds: float) -> Profile:
+        return Profile(site, seconds, 500, 1_100, 40, (Stack(("thread loop", "box \x1b[2J\nof; mine", "process"), 600, 700),))
+
     def describe(self) -> dict[str, Any]:
         from evenflow.statistics.moves import moves_of
 
@@ -196,6 +200,13 @@ def test_sites_are_shown(engine: Engine, capfd: pytest.CaptureFixture[str], monk
     assert run("sites", "--json", "--engine", "abc") == 0
     found = object_of(capfd.readouterr().out)
     assert found == json.loads(json.dumps(engine.describe()))
+
+
+def test_a_folded_profile_has_a_line_a_stack_and_steers_no_terminal(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run("profile", "2", "--folded") == 0
+    assert capfd.readouterr().out == "thread loop;box \\x1b[2J of, mine;process 600\n"
+    assert run("profile", "2", "--json") == 0
+    assert "box \x1b[2J\nof; mine" in object_of(capfd.readouterr().out)["frames"]
 
 
 def test_a_site_is_drained(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:

@@ -84,3 +84,29 @@ def test_rows_of_a_preview_are_shown_as_they_are(
     for name in (*NAMES, r"clear\x1b[2J"):
         assert name in text
     assert "\x1b" not in text
+
+
+def test_a_plan_has_names_as_they_are(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    flow, script = tmp_path / "steering.py", tmp_path / "steering.sql"
+    flow.write_text(STEERING)
+    script.write_text(
+        "CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (events '100');\nSELECT price AS `p\x1b[2J`, 'a\x9b2J' AS `b` FROM bid"
+    )
+    for given in (("plan", str(flow)), ("sql", str(script), "--plan")):
+        assert called(*given) == 0
+        text = capfd.readouterr().out
+        assert r"\x1b[2J" in text and not {"\x1b", "\x9b", "\ud800"} & {*text}
+        assert called(*given, "--json") == 0
+        assert r"\u001b[2J" in capfd.readouterr().out
+
+
+STEERING = """import evenflow as ef
+from evenflow.testing import source
+
+
+def dataflow():
+    flow = ef.Dataflow("clear\\x1b[2J")
+    rows = flow.source(source("k string, x bigint"), name="[s]\\x1b[2J").where("k <> 'a'", name="w\\x9b2J \\ud800")
+    rows.select(**{"y\\x1b[2J": "x"}).to(ef.sinks.memory("out"), name="out")
+    return flow
+"""

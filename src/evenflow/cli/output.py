@@ -140,6 +140,10 @@ class Output:
         """One line about what is under way."""
         self.err.print(Text(text, style="dim"), soft_wrap=True)
 
+    def show(self, text: str) -> None:
+        """Lines that are laid out already, on standard output as they are; what would steer a terminal is seen (`visible`)."""
+        print(visible(text), end="")
+
     def error(self, error: Exception) -> None:
         """One message: what is wrong and what to do. Only a bug shows its traceback."""
         self.report({"error": error_object(error)})

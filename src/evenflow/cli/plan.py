@@ -49,10 +49,8 @@ def plan(
         from evenflow.query.thinning import thins_text
         from evenflow.query.units import units_text
 
-        print(flow.to_text())
-        print(layout_text(cut), end="")
-        print(units_text(flow.network), end="")
-        print(textwrap.indent(never_late_text(flow.network) + thins_text(cut), "  "), end="")
+        output.show(f"{flow.to_text()}\n{layout_text(cut)}{units_text(flow.network)}")
+        output.show(textwrap.indent(never_late_text(flow.network) + thins_text(cut), "  "))
         if svg is not None:
             output.say(f"drawn into {svg}")
     return OK

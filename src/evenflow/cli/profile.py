@@ -46,7 +46,7 @@ def profile(
             return FAILED
         output.say(f"drawn into {svg}")
     if folded:
-        print(found.folded(), end="")
+        output.show(found.folded())
     elif not output.as_json:
         _print(output, found)
     return OK

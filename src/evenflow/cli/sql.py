@@ -130,8 +130,7 @@ def sql(
         planned = layout(flow.network, sites=sites)
         output.report(described(flow, planned))
         if not output.as_json:
-            print(flow.to_text())
-            print(layout_text(planned), end="")
+            output.show(f"{flow.to_text()}\n{layout_text(planned)}")
         return OK
     master = master_for(sites, spares, settings) if master is None else master
     request = Request(

@@ -25,6 +25,8 @@ DEEPEST: Final = 120
 LONGEST_NAME: Final = 160
 BOX: Final = "box "
 """What the name of a frame begins with, where a box's code begins."""
+_FOLDED: Final = str.maketrans(";\n", ", ")
+"""In names, for what parts frames and stacks in folded ones."""
 OTHERS: Final = "(seldom)"
 ELSEWHERE: Final = "(other threads)"
 """Of native code: what the process has used and no thread of Python."""
@@ -79,7 +81,7 @@ class Profile:
 
     def folded(self, measure: Measure = "cpu") -> str:
         """A line per stack, its frames by semicolons and its microseconds, as flame graph tools read them."""
-        lines = [(";".join(name.replace(";", ",") for name in stack.frames), stack.value(measure)) for stack in self.stacks]
+        lines = [(";".join(name.translate(_FOLDED) for name in stack.frames), stack.value(measure)) for stack in self.stacks]
         return "".join(f"{frames} {value}\n" for frames, value in lines if value)
 
     def by_box(self) -> dict[str, tuple[int, int]]:
