@@ -42,3 +42,23 @@ def test_joins_by_columns(spark: Any) -> None:
     columns, rows = drawn(draw)
     wanted = draw(*frames)
     assert (columns, rows) == (wanted.columns, sorted(map(tuple, wanted.collect()), key=str))
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_joins_by_a_name_in_other_letters(spark: Any, how: str) -> None:
+    from pyspark.sql import functions as F
+
+    def draw(t: Any, _: Any, o: Any) -> Any:
+        if hasattr(t, "flow"):
+            o = o.group_by("name").agg(n="count(*)", mode="changelog")
+        else:
+            o = o.groupBy("name").agg(F.count("*").alias("n"))
+        return t.select("id", "who").join(o.withColumnRenamed("NAME", "WHO"), "Who", how)
+
+    frames = [
+        spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], schema)
+        for table, schema in zip((ROWS, TAGS, OTHERS), SCHEMAS, strict=True)
+    ]
+    columns, rows = drawn(draw)
+    wanted = draw(*frames)
+    assert (columns, rows) == (wanted.columns, sorted(map(tuple, wanted.collect()), key=str))

@@ -68,6 +68,16 @@ def test_names_are_found_whatever_the_case_of_their_letters(rows: ef.Stream) -> 
     assert rows.group_by("SRC").agg(n="count(*)").columns == ["src", "n"]
     assert rows.key_by("Src").keys == ("src",)
     assert rows.drop("TS").event_time is None
+    lists = rows.select("src", "split(src, ',') AS Parts", "ts")
+    assert lists.explode("parts").columns == ["src", "Parts", "ts"]
+    assert lists.select("ts", "map(src, 1) AS Each").explode("EACH").columns == ["ts", "key", "value"]
+    top = rows.group_by("src").window("1 minute").top(3, order_by=["LENGTH desc", "Src"])
+    assert top.box.params["by"] == (("length", True), ("src", False))
+    totals = rows.group_by("src").agg(n="count(*)", mode="changelog")
+    assert totals.complete(order_by="N desc").box.params["by"] == (("n", True),)
+    assert rows.sort(tie_break="SRC").box.params["tie_break"] == ("src",)
+    assert rows.bsort("TS", 5).box.params["column"] == "ts"
+    assert rows.lookup(str, "said string", on="SRC").box.params["on"] == ("src",)
     two = rows.with_column("n", "1").select("n", "length as N")
     assert two.with_column("N", "2").columns == ["n", "N"]
     with pytest.raises(EvenflowError, match="ambiguous"):

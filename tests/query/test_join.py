@@ -113,6 +113,25 @@ def test_keys_of_on_come_out_once_and_first(orders: ef.Stream, payments: ef.Stre
     assert orders.join(payments, condition=f"l.id = r.id and {NEAR}", suffix="_r").columns == [*ORDERS.names, "paid", "id_r", "amount"]
 
 
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_names_of_on_are_found_whatever_the_case_of_their_letters(orders: ef.Stream, payments: ef.Stream, how: str) -> None:
+    """The column is called as on the side that it is taken from, as in Spark (tests/oracle/test_dataframes.py)."""
+    theirs = payments.with_column_renamed("id", "ID")
+    joined = orders.join(theirs, "Id", how, within="1 hour")
+    rest = ["ts", "price", "who", "paid", "amount"]
+    wanted = ["ts", "id", "price", "who"] if how in ("semi", "anti") else ["ID" if how == "right" else "id", *rest]
+    assert (joined.columns, made(joined).left_keys, made(joined).right_keys) == (wanted, ("id",), ("ID",))
+    table = NAMES.rename_columns(["ID", "Name"])
+    if how not in ("right", "full"):
+        assert orders.join(table, ["iD"], how).columns[:2] == (["ts", "id"] if how in ("semi", "anti") else ["id", "ts"])
+    sums = [stream.group_by("id").agg(n="count(*)", mode="changelog") for stream in (orders, theirs)]
+    assert sums[0].join(sums[1], "iD", how, suffix="_r").columns[0] == ("ID" if how == "right" else "id")
+    with pytest.raises(EvenflowError, match="ambiguous"):
+        orders.join(payments.select("paid", "amount", "id as iD", "id as Id"), "ID", how, within="1 hour")
+    with pytest.raises(UnknownColumn, match="'idd'"):
+        orders.join(payments, "idd", how, within="1 hour")
+
+
 @pytest.mark.parametrize(
     ("how", "time", "delay_us"),
     [

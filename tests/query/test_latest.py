@@ -56,6 +56,11 @@ def test_a_key_that_is_deleted_has_nothing_until_it_comes_again(epoch_rows: int)
     assert found(drawn(how="inner", deleted="rate is null"), epoch_rows) == [(1, 0.5), (2, 1.5), (5, -1.0)]
 
 
+def test_the_key_is_found_whatever_the_case_of_its_letters() -> None:
+    changes = table(CHANGES, ["at", "K", "rate"])
+    assert found(drawn(changes=changes)) == [(1, 0.5), (2, 1.5), (3, None), (4, None), (5, -1.0)]
+
+
 def test_event_time_and_key_go_on() -> None:
     made = drawn()
     assert made.columns == ["ts", "k", "id", "at", "rate"] and made.event_time == "ts"

@@ -65,13 +65,13 @@ def expressions_of(box: str, argument: str, given: Any) -> dict[str, Any]:
     return {name: unnamed(expression) for name, expression in given.items()}
 
 
-def ties_of(box: str, tie_break: Sequence[str] | None) -> tuple[str, ...] | None:
+def ties_of(box: str, tie_break: Sequence[str] | None, columns: Sequence[str]) -> tuple[str, ...] | None:
     """The columns that order rows of equal time, None for all."""
-    return None if tie_break is None else names_of(box, "tie_break", tie_break)
+    return None if tie_break is None else names_of(box, "tie_break", tie_break, columns)
 
 
-def direction(box: str, text: Any) -> tuple[str, bool]:
-    """(column, descending) of "column", "column asc" or "column desc"."""
+def direction(box: str, text: Any, columns: Sequence[str]) -> tuple[str, bool]:
+    """(column, descending) of "column", "column asc" or "column desc"; one of `columns` as it is spelled there."""
     text = unnamed(text).replace("`", "") if is_spark_column(text) else text
     column, *rest = (text.split() if isinstance(text, str) else []) or ["", ""]
     if [word.lower() for word in rest] not in ([], ["asc"], ["desc"]):
@@ -79,4 +79,4 @@ def direction(box: str, text: Any) -> tuple[str, bool]:
             f"box {box!r}: cannot order by {text!r}; name one column and a direction, such as 'length desc', several as a list, such as "
             "['length desc', 'src'], and for what is no column, compute it with .with_columns before"
         )
-    return column, bool(rest) and rest[0].lower() == "desc"
+    return spelled(column, columns), bool(rest) and rest[0].lower() == "desc"

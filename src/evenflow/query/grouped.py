@@ -69,7 +69,7 @@ class KeyedStream(Generic[S]):
         if isinstance(processor, type):
             raise QueryError(f"box {name or processor.__name__!r}: process takes an instance; write process({processor.__name__}())")
         ordered = default_order(self.stream, order)
-        ties = ties_of("process", tie_break)
+        ties = ties_of("process", tie_break, self.stream.columns)
         params = {"keys": self.keys, "processor": processor, "order": ordered, "tie_break": ties, "verify": verify}
         return self.stream._drawn("process", params, (self.stream,), name, type(processor).__name__)
 
@@ -128,7 +128,7 @@ class _Grouping(NamedTotals[S]):
         """
         expressions = tuple(named_calls(expressions))
         named, sampled = rewritten(self.stream, self.over, mode, expressions, named)
-        params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break), mode, sampled or self.sampled)
+        params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break, self.stream.columns), mode, sampled or self.sampled)
         positional, by_name = [selected(given) for given in expressions], {name: unnamed(given) for name, given in named.items()}
         formulas = [given.functions for given in (*positional, *by_name.values()) if isinstance(given, Formula)]
         with scope(together(formulas)):
@@ -270,10 +270,10 @@ class GroupedStream(_Grouping[S]):
         named = self.stream.flow.free("pattern") if name is None else box_name(name, "pattern")
         measures, define = expressions_of(named, "measures", measures), expressions_of(named, "define", define or {})
         with naming(named):
-            within_us = duration_us(within)
+            within_us, ties = duration_us(within), ties_of(named, tie_break, self.stream.columns)
         params = {
             "keys": self.keys, "pattern": pattern, "define": tuple(define.items()), "measures": tuple(measures.items()),
-            "within_us": within_us, "skip": skip, "rows": rows, "order": "event_time", "tie_break": ties_of(named, tie_break),
+            "within_us": within_us, "skip": skip, "rows": rows, "order": "event_time", "tie_break": ties,
         }  # fmt: skip
         return self.stream._drawn("pattern", params, (self.stream,), named, "")
 
@@ -303,7 +303,8 @@ class GroupedStream(_Grouping[S]):
         """
         check_row_window(self.stream.flow.free("aggregate"), history, slide)
         ordered = default_order(self.stream, order)
-        return RowWindowedStream(self.stream, self.keys, RowWindow(history, slide), ordered, ties_of("aggregate", tie_break))
+        ties = ties_of("aggregate", tie_break, self.stream.columns)
+        return RowWindowedStream(self.stream, self.keys, RowWindow(history, slide), ordered, ties)
 
 
 class WindowedStream(_Grouping[S]):
@@ -318,7 +319,7 @@ class WindowedStream(_Grouping[S]):
         """
         flow, window = self.stream.flow, self.over
         named = flow.free("top") if name is None else box_name(name, "top")
-        by = tuple(direction(named, text) for text in names_of(named, "order_by", order_by))
+        by = tuple(direction(named, text, (*self.stream.columns, *self.extra)) for text in names_of(named, "order_by", order_by))
         params = {"keys": self.keys, "window": window, "count": count, "by": by, "order": None, "tie_break": None}
         if not self.extra:
             return self.stream._drawn("top", params, (self.stream,), named, "")

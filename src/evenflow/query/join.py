@@ -34,7 +34,7 @@ LONGEST_US: Final = 2**61
 class Join:
     """One join, as data.
 
-    left_keys, right_keys: columns that must be equal, pairwise. using: those of them that have one name and come out once, first.
+    left_keys, right_keys: columns that must be equal, pairwise. using: those of the left's whose pair comes out as one column, first.
     low_us, high_us: low <= right event time - left event time <= high, None for no bound. condition: what else must hold, over columns
     `l.name` and `r.name`, or None. suffix: goes behind names of right columns that the left has too. unbounded: rows may be kept for ever.
     """
@@ -283,16 +283,17 @@ def out_columns(join: Join, left: pa.Schema, right: pa.Schema) -> list[OutColumn
     if not join.pairs:
         return [OutColumn(field, field.name, None) for field in left]
     columns = []
-    for name in join.using:
-        taken: dict[str, tuple[str | None, str | None]] = {"right": (None, name), "full": (name, name)}
+    pairs = {name: _counterpart(name, join) for name in join.using}
+    for name, theirs in pairs.items():
+        taken: dict[str, tuple[str | None, str | None]] = {"right": (None, theirs), "full": (name, theirs)}
         of_left, of_right = taken.get(join.how, (name, None))
-        field = (right if of_left is None else left).field(name)
+        field = right.field(theirs) if of_left is None else left.field(name)
         columns.append(OutColumn(field, of_left, of_right))
     for field in left:
         if field.name not in join.using:
             columns.append(OutColumn(field.with_nullable(field.nullable or optional["l"]), field.name, None))
     for field in right:
-        if field.name not in join.using:
+        if field.name not in pairs.values():
             name = field.name + join.suffix if join.suffix and field.name in left.names else field.name
             columns.append(OutColumn(field.with_name(name).with_nullable(field.nullable or optional["r"]), None, field.name))
     names = [column.field.name for column in columns]
@@ -300,6 +301,12 @@ def out_columns(join: Join, left: pa.Schema, right: pa.Schema) -> list[OutColumn
         if name in names[:at]:
             raise QueryError(f"both sides have a column {name!r}; rename one in a select before, or give suffix='_right' to the join")
     return columns
+
+
+def _counterpart(name: str, join: Join) -> str:
+    """The right's key of that name, which it may spell with letters of another case."""
+    found = (right for left, right in zip(join.left_keys, join.right_keys, strict=True) if left == name and right.lower() == name.lower())
+    return next(found, name)
 
 
 def joined_time(join: Join, columns: Sequence[OutColumn], left_time: str | None, right_time: str | None) -> tuple[str, int] | None:

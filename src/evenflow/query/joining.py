@@ -18,7 +18,7 @@ from sqlglot import exp
 from evenflow.errors import QueryError
 from evenflow.query.changing import draw_changing
 from evenflow.query.duration import duration_us
-from evenflow.query.given import box_name, names_of
+from evenflow.query.given import box_name, names_of, spelled
 from evenflow.query.handle import HandledStream
 from evenflow.query.join import (
     Join,
@@ -47,8 +47,10 @@ def draw_join(
     with naming(box):
         on, condition = _without_columns(left, right, on, condition)
         names = _names(box, on)
-        join = Join(parse_how(how), names, names, names, suffix=suffix, unbounded=unbounded)
+        join = Join(parse_how(how), (), (), suffix=suffix, unbounded=unbounded)
     if isinstance(right, type(left)):
+        with naming(box):
+            join = _by(join, names, left.schema, right.schema)
         if is_changelog(left.schema) or is_changelog(right.schema):
             if within is not None:
                 raise QueryError(f"box {box!r} joins results that change, which have no time of their own; leave out within")
@@ -66,7 +68,7 @@ def draw_join(
     ):
         raise QueryError(f"box {box!r}: two tables are called {table.name!r}; give one of them another name")
     with naming(box):
-        join = _split(join, condition, left.schema, table.schema, None, None)
+        join = _split(_by(join, names, left.schema, table.schema), condition, left.schema, table.schema, None, None)
     return left._drawn("table_join", {"join": join, "table": table}, (left,), name, "join")
 
 
@@ -76,12 +78,12 @@ def _without_columns(left: HandledStream, right: Any, on: Any, condition: str | 
     if not given or not all(is_spark_column(each) and name_of(each) is None for each in given):
         return on, condition
     other = right if isinstance(right, HandledStream | RefreshedTable) else table_of("join", right)
-    sides = {"l": set(left.schema.names), "r": set(other.schema.names)}
+    sides = {"l": left.schema.names, "r": other.schema.names}
 
     def sided(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or node.table:
             return node
-        owners = [side for side, names in sides.items() if node.name in names]
+        owners = [side for side, names in sides.items() if spelled(node.name, names) in names]
         if len(owners) != 1:
             who = "both sides have" if owners else "no side has"
             raise QueryError(f"{who} a column {node.name!r}; write condition='l.a = r.b'")
@@ -96,6 +98,12 @@ def _names(box: str, on: str | Sequence[str] | None) -> tuple[str, ...]:
         if not isinstance(column, str):
             raise QueryError(f"`on` has names of columns that both sides have, not {column!r:.60}; write condition='l.a = r.b'")
     return () if on is None else names_of(box, "on", on)
+
+
+def _by(join: Join, names: Sequence[str], left: pa.Schema, right: pa.Schema) -> Join:
+    """The join by columns of these names, of each side as it spells them."""
+    ours, theirs = (tuple(spelled(name, side.names) for name in names) for side in (left, right))
+    return replace(join, left_keys=ours, right_keys=theirs, using=ours)
 
 
 def _timed(join: Join, left: StreamType, right: StreamType, condition: str | None, within: str | timedelta | None) -> Join:

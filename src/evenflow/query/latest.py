@@ -6,7 +6,7 @@ row of each key as its state. So it moves, spills and survives as any processor 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeVar
 
@@ -91,33 +91,36 @@ def draw_latest(
 ) -> S:  # fmt: skip
     """See `Stream.join_latest`."""
     flow, box = left.flow, name or left.flow.free("join_latest")
-    keys = names_of(box, "on", on)
     if not isinstance(right, type(left)):
         raise QueryError(f"box {box!r} follows a stream, not {type(right).__name__}; a table that stays as it is goes into join(...)")
+    keys, right_keys = (names_of(box, "on", on, stream.columns) for stream in (left, right))
     if how not in ("left", "inner"):
         raise QueryError(f"box {box!r}: how is {how!r}; it must be 'left' or 'inner'")
-    for stream in (left, right):
-        check_keys(box, keys, stream.schema, least=1)
+    check_keys(box, keys, left.schema, least=1)
+    check_keys(box, right_keys, right.schema, least=1)
     if is_changelog(left.schema):
         raise QueryError(f"box {box!r} would give a row that is taken back the newest row of now, not the one that it came with; {REMEDY}")
     if is_changelog(right.schema) and deleted is None:
         raise QueryError(f"box {box!r} follows a changelog: say when a row is gone, deleted=\"{CHANGE} in ('update_before', 'delete')\"")
-    for key in keys:
-        if left.schema.field(key).type != right.schema.field(key).type:
-            types = f"{left.schema.field(key).type} on the left and {right.schema.field(key).type} on the right"
+    for key, other in zip(keys, right_keys, strict=True):
+        if left.schema.field(key).type != right.schema.field(other).type:
+            types = f"{left.schema.field(key).type} on the left and {right.schema.field(other).type} on the right"
             raise TypeMismatch(f"box {box!r}: the key {key!r} is {types}; cast one of them in a select before")
     timed = left.event_time is not None and right.event_time is not None
     ordered = order or ("event_time" if timed else "arrival")
     if ordered == "event_time" and not timed:
         raise QueryError(f"box {box!r}: order='event_time' needs a watermark on both streams; declare them, or use order='arrival'")
-    theirs = _their_columns(box, left.schema, right.schema, keys, suffix)
+    theirs = _their_columns(box, left.schema, right.schema, right_keys, suffix)
     fields = [*left.schema, *(pa.field(result, right.schema.field(column).type) for column, result in theirs)]
     kept = tuple((f"right_{i}__", result, type_name(right.schema.field(column).type)) for i, (column, result) in enumerate(theirs))
     check_distinct(box, [*left.columns, LEFT, GONE, *(column for column, _, _ in kept)], "rename it in a select before")
     time = {"event_time": left.event_time} if timed else {}
     with flow.whole():
         ours = (*((column, column) for column in left.columns), *((column, Nulls(type_)) for column, _, type_ in kept))
-        changed = (*_right_columns(left, right, keys, timed), *((column, theirs[i][0]) for i, (column, _, _) in enumerate(kept)))
+        changed = (
+            *_right_columns(left, right, dict(zip(keys, right_keys, strict=True)), timed),
+            *((column, theirs[i][0]) for i, (column, _, _) in enumerate(kept)),
+        )
         gone = "false" if deleted is None else f"coalesce({deleted}, false)"
         sides = []
         for side, stream, columns, flags in (("left", left, ours, ("false", "true")), ("right", right, changed, (gone, "false"))):
@@ -146,12 +149,12 @@ def _their_columns(box: str, left: pa.Schema, right: pa.Schema, keys: Sequence[s
     return made
 
 
-def _right_columns(left: HandledStream, right: HandledStream, keys: Sequence[str], timed: bool) -> list[tuple[str, Any]]:
-    """The left's columns for a right row: its own keys and time, and nulls."""
+def _right_columns(left: HandledStream, right: HandledStream, keys: Mapping[str, str], timed: bool) -> list[tuple[str, Any]]:
+    """The left's columns for a right row: its own keys and time, and nulls. keys: by what the left calls them, what the right does."""
     made: list[tuple[str, Any]] = []
     for field in left.schema:
         if field.name in keys:
-            made.append((field.name, field.name))
+            made.append((field.name, keys[field.name]))
         elif timed and field.name == left.event_time:
             made.append((field.name, right.event_time))
         else:

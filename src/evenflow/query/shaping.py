@@ -13,7 +13,7 @@ from evenflow.errors import QueryError
 from evenflow.query.alike import draw_alike
 from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us
-from evenflow.query.given import Expression, Order, box_name, direction, names_of, ties_of, unnamed
+from evenflow.query.given import Expression, Order, box_name, direction, names_of, spelled, ties_of, unnamed
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.network import dead_letter_port, is_aside
@@ -40,7 +40,7 @@ class ShapedStream(HandledStream):
         for column in keys:
             known(name or self.flow.free("drop_duplicates"), column, self.schema)
         ordered = order or (None if set(keys) == set(self.columns) else "arrival")
-        ties = ties_of("drop_duplicates", tie_break)
+        ties = ties_of("drop_duplicates", tie_break, self.columns)
         params = {"keys": keys, "within": within_watermark, "order": ordered, "tie_break": ties}
         return self._then("dedup", params, name, "drop_duplicates")
 
@@ -79,9 +79,9 @@ class ShapedStream(HandledStream):
         they have fields, which become columns then, as Spark's inline has it. position: name of a column with the element's index,
         from 0. outer: rows whose list is null or empty come out once, with nulls (explode_outer); otherwise they do not come out.
         """
-        for argument, given in (("column", column), ("position", position)):
-            if given is not None:
-                names_of("explode", argument, (given,))
+        (column,) = names_of("explode", "column", (column,), self.columns)
+        if position is not None:
+            names_of("explode", "position", (position,))
         if into is None:
             is_map = column in self.columns and pa.types.is_map(self.schema.field(column).type)
             into = ("key", "value") if is_map else column
@@ -146,8 +146,9 @@ class ShapedStream(HandledStream):
         if on_error not in ("fail", "null", "skip"):
             raise QueryError(f"box {named!r}: on_error is 'fail', 'null' or 'skip', not {on_error!r:.60}")
         params = {
-            "function": function, "output": ddl_of(answer), "on": names_of(named, "on", on), "concurrency": concurrency, "retries": retries,
-            "batch": batch, "cache_size": cache_size, "nulls": on_error == "null", "deterministic": deterministic, **times,
+            "function": function, "output": ddl_of(answer), "on": names_of(named, "on", on, self.columns), "concurrency": concurrency,
+            "retries": retries, "batch": batch, "cache_size": cache_size, "nulls": on_error == "null", "deterministic": deterministic,
+            **times,
         }  # fmt: skip
         return self._then("lookup", {**params, **({"on_error": "skip"} if on_error == "skip" else {})}, named)
 
@@ -184,7 +185,7 @@ class ShapedStream(HandledStream):
         named = self.flow.free("complete") if name is None else box_name(name, "complete")
         with naming(named):
             every_us = duration_us(every)
-        by = tuple(direction(named, text) for text in names_of(named, "order_by", order_by))
+        by = tuple(direction(named, text, self.columns) for text in names_of(named, "order_by", order_by))
         params = {"keys": (), "every_us": every_us, "by": by, "limit": limit, "order": None, "tie_break": None}
         return self._then("complete", params, named)
 
@@ -242,8 +243,9 @@ class ShapedStream(HandledStream):
         return type(self)(self.flow, self.handle, port)
 
     def _sorted(self, keys: tuple[str, ...], tie_break: Sequence[str] | None, name: str | None) -> Self:
-        ties = ties_of("sort", tie_break)
+        ties = ties_of("sort", tie_break, self.columns)
         return self._then("sort", {"keys": keys, "order": "event_time", "tie_break": ties}, name)
 
     def _bsorted(self, keys: tuple[str, ...], column: str, size: int, name: str | None) -> Self:
-        return self._then("bsort", {"keys": keys, "column": column, "size": size, "order": "arrival", "tie_break": None}, name)
+        params = {"keys": keys, "column": spelled(column, self.columns), "size": size, "order": "arrival", "tie_break": None}
+        return self._then("bsort", params, name)
