@@ -19,6 +19,7 @@ from evenflow.errors import QueryError
 from evenflow.query.aggregates import SessionWindow, TimeWindow
 from evenflow.query.handle import HandledStream
 from evenflow.query.lineage import passed_on
+from evenflow.query.user.scope import built_in
 from evenflow.stream.weight import WEIGHT
 
 ERROR: Final = "_error"
@@ -104,19 +105,20 @@ def _parts(box: str, text: str) -> tuple[str, str]:
 
 def _written(function: str, x: str) -> tuple[str, str]:
     """Of an aggregate: its estimate, and the deviation of that."""
+    total, root = built_in("sum"), built_in("sqrt")
     w, v = WEIGHT, f"{WEIGHT} * ({WEIGHT} - 1.0)"
     if x == "*":
-        return f"sum({w})", f"sqrt(sum({v}))"
+        return f"{total}({w})", f"{root}({total}({v}))"
     if function == "count":
         known = f"({x}) is not null"
-        return f"sum(case when {known} then {w} else 0.0D end)", f"sqrt(sum(case when {known} then {v} else 0.0D end))"
+        return f"{total}(case when {known} then {w} else 0.0D end)", f"{root}({total}(case when {known} then {v} else 0.0D end))"
     x = f"cast({x} as double)"
     if function == "sum":
-        return f"sum({w} * {x})", f"sqrt(sum({v} * {x} * {x}))"
-    n, s = f"sum(case when {x} is not null then {w} end)", f"sum(case when {x} is not null then {v} end)"
-    ratio = f"(sum({w} * {x}) / {n})"
-    square = f"(sum({v} * {x} * {x}) - 2.0D * {ratio} * sum({v} * {x}) + {ratio} * {ratio} * {s})"
-    return ratio, f"sqrt(case when {square} > 0.0D then {square} when {square} is not null then 0.0D end) / {n}"
+        return f"{total}({w} * {x})", f"{root}({total}({v} * {x} * {x}))"
+    n, s = f"{total}(case when {x} is not null then {w} end)", f"{total}(case when {x} is not null then {v} end)"
+    ratio = f"({total}({w} * {x}) / {n})"
+    square = f"({total}({v} * {x} * {x}) - 2.0D * {ratio} * {total}({v} * {x}) + {ratio} * {ratio} * {s})"
+    return ratio, f"{root}(case when {square} > 0.0D then {square} when {square} is not null then 0.0D end) / {n}"
 
 
 def _check_above(box: str, stream: HandledStream) -> None:

@@ -13,6 +13,7 @@ from evenflow.query.script.inner import column_of, named, outer, own_columns, pa
 from evenflow.query.script.join import conjuncts, joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregated
 from evenflow.query.script.relation import Relation, free_name
+from evenflow.query.user.scope import called_name
 
 _PLAIN = frozenset({"expressions", "from_", "where", "distinct", "kind", "limit"})
 
@@ -73,7 +74,7 @@ def _pairs(lower: Lower, test: exp.In, inner: exp.Select) -> list[tuple[exp.Expr
     values = [given]
     if isinstance(given, exp.Tuple):
         values = [value.unalias() for value in given.expressions]
-    elif isinstance(given, exp.Anonymous) and given.name.lower() == "named_struct" and len(items) > 1:
+    elif isinstance(given, exp.Anonymous) and called_name(given.name) == "named_struct" and len(items) > 1:
         values = list(given.expressions[1::2])  # So the parser has struct(a, b), which Spark takes for (a, b) here.
     if len(items) != len(values) or any(item.is_star for item in items):
         of = "one column" if len(values) == 1 else f"the {len(values)} columns that stand before it"

@@ -17,6 +17,7 @@ from evenflow.query.script.relation import Relation, Visible, computed, free_nam
 from evenflow.query.script.running import BestRows
 from evenflow.query.script.spanned import is_around, spanned_rows
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.user.scope import built_in
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import ddl_of, quoted
 
@@ -110,12 +111,12 @@ def _replaced(
         """lag: the first of the rows, if they are as many as it looks back; of longer frames a place in their list."""
         offset, (value, *rest) = _offset(lower, window), window.this.expressions
         text = to_sql(lower.rewritten(relation, value))
-        held: exp.Expr = call(f"first({text})")
+        held: exp.Expr = call(f"{built_in('first')}({text})")
         if offset < rows - 1:
-            listed = call(f"collect_list(named_struct('value', {text}))")
-            found = exp.Anonymous(this="element_at", expressions=[listed, exp.Neg(this=exp.Literal.number(offset + 1))])
+            listed = call(f"{built_in('collect_list')}({built_in('named_struct')}('value', {text}))")
+            found = exp.Anonymous(this=built_in("element_at"), expressions=[listed, exp.Neg(this=exp.Literal.number(offset + 1))])
             held = exp.Dot(this=found, expression=exp.to_identifier("value", quoted=True))
-        there = exp.GT(this=call("count(1)"), expression=exp.Literal.number(offset))
+        there = exp.GT(this=call(f"{built_in('count')}(1)"), expression=exp.Literal.number(offset))
         made = exp.Case(ifs=[exp.If(this=there, true=held)])
         if len(rest) > 1:
             made.set("default", _replaced(lower, relation, rest[1], keys, time, calls, rows))
@@ -128,7 +129,7 @@ def _replaced(
             return call(to_sql(lower.rewritten(relation, node.this)))
         if isinstance(node, exp.Column):
             name = lower.rewritten(relation, node).name
-            return own_column(name, node) if name in keys or name == time else call(f"last(`{name}`)")
+            return own_column(name, node) if name in keys or name == time else call(f"{built_in('last')}(`{name}`)")
         return node
 
     return tree.copy().transform(one)

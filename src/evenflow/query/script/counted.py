@@ -13,6 +13,7 @@ from sqlglot import exp
 from evenflow.query.script.inner import column_of
 from evenflow.query.script.lowering import Lower, is_aggregated
 from evenflow.query.script.relation import UNSEEN, Relation, Visible
+from evenflow.query.user.scope import built_in
 
 _PLAIN = frozenset({"expressions", "from_", "joins", "where", "distinct", "kind", "limit"})
 _OUTSIDE: Final = f"{UNSEEN}_outside"
@@ -69,7 +70,7 @@ def _is_test(node: exp.Expr) -> bool:
 def _some(query: exp.Select) -> exp.Expr:
     """(SELECT count(*) ...) > 0"""
     made = query.copy()
-    made.set("expressions", [exp.Anonymous(this="count", expressions=[exp.Star()])])
+    made.set("expressions", [exp.Anonymous(this=built_in("count"), expressions=[exp.Star()])])
     return exp.GT(this=exp.Subquery(this=made), expression=exp.Literal.number(0))
 
 

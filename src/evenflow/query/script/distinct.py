@@ -18,6 +18,7 @@ from evenflow.query.aggregates import TimeWindow
 from evenflow.query.script.relation import free_name
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.sql.types import name_of
+from evenflow.query.user.scope import built_in
 from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
@@ -87,19 +88,20 @@ def _together(
             .group_by(*keys, column)
             .window(f"{window.size_us} us", f"{window.slide_us} us", start=f"{window.start_us} us")
         )
-        stream = grouped.agg(*(f"max(`{flag}`) as `{d.name}`" for flag, d in flags.items()))
+        stream = grouped.agg(*(f"{built_in('max')}(`{flag}`) as `{d.name}`" for flag, d in flags.items()))
         branches.append((stream, [d.name for d in mine]))
     if len(branches) > 1:
         joined = _united(branches, [*keys, "window_start", "window_end"])
     else:
         joined = branches[0][0]
     # A group has one row of the plain branch, so the greatest of its values is its value.
-    again = [f"max(`{name}`) as `{name}`" for name in plain.values()] + [f"sum(`{d.name}`) as `{d.name}`" for d in distinct]
+    again = [f"{built_in('max')}(`{name}`) as `{name}`" for name in plain.values()]
+    again += [f"{built_in('sum')}(`{d.name}`) as `{d.name}`" for d in distinct]
     inner = {"window_start", "window_end"} & set(keys)
     assert not inner, "keys of these names are renamed before"
     counted = joined.group_by(*keys).window(f"{window.slide_us} us", start=f"{window.start_us} us").agg(*again)
     start = f"window_end - INTERVAL '{window.size_us}' MICROSECOND"
-    return counted.with_columns({"window_start": start, **{d.name: f"coalesce(`{d.name}`, 0L)" for d in distinct}})
+    return counted.with_columns({"window_start": start, **{d.name: f"{built_in('coalesce')}(`{d.name}`, 0L)" for d in distinct}})
 
 
 def _guarded(value: str, counts: Sequence[Distinct]) -> str:

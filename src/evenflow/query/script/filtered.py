@@ -6,6 +6,7 @@ from sqlglot import exp
 
 from evenflow.query.script.lowering import is_aggregate
 from evenflow.query.sql.functions import aggregate_named
+from evenflow.query.user.scope import built_in
 
 
 def within(tree: exp.Filter) -> exp.Expr:
@@ -27,7 +28,7 @@ def of_those(tree: exp.Filter) -> exp.Expr | None:
         return None
     value, *rest = call.expressions
     ignoring = isinstance(tree.this, exp.IgnoreNulls) or any(isinstance(each, exp.Boolean) and each.this for each in rest)
-    held = value if ignoring else exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
+    held = value if ignoring else exp.Anonymous(this=built_in("named_struct"), expressions=[exp.Literal.string("value"), value])
     chosen = exp.Case(ifs=[exp.If(this=tree.expression.this.copy(), true=held.copy())])
     made = exp.IgnoreNulls(this=exp.Anonymous(this=call.this, expressions=[chosen]))
     return made if ignoring else exp.Dot(this=made, expression=exp.to_identifier("value", quoted=True))

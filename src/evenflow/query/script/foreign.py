@@ -7,6 +7,7 @@ from sqlglot import exp
 from evenflow.query.script.lowering import Lower
 from evenflow.query.sql.foreign import INSTEAD
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.user.scope import built_in
 
 
 def no_stream(tree: exp.Expr) -> str:
@@ -41,7 +42,7 @@ def _view(join: exp.Join) -> exp.Lateral | None:
     outer = str(join.args.get("side") or "").upper() == "LEFT"
     if isinstance(item, exp.Unnest) and len(item.expressions) == 1:
         name = "posexplode" if item.args.get("offset") else "explode"
-        call: exp.Expr = exp.Anonymous(this=name, expressions=[item.expressions[0]])
+        call: exp.Expr = exp.Anonymous(this=built_in(name), expressions=[item.expressions[0]])
     elif isinstance(item, exp.Lateral) and not item.args.get("view"):
         call = item.this
         if isinstance(call, exp.Anonymous) and call.name.lower() == "table" and len(call.expressions) == 1:

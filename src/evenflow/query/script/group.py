@@ -24,9 +24,10 @@ from evenflow.query.script.replacing import of_changes
 from evenflow.query.script.running import states
 from evenflow.query.script.sets import by_all, sets_of, spread_sets
 from evenflow.query.script.spans import of_intervals, span_us, window_spans_us
-from evenflow.query.sql.composed import DISTINCT_COUNT
+from evenflow.query.sql.composed import DISTINCT_COUNT, filled
 from evenflow.query.sql.functions import AGGREGATES, aggregate_named, is_function
 from evenflow.query.sql.parser import parse, struct_call, to_sql
+from evenflow.query.user.scope import built_in
 from evenflow.stream.change import is_changelog
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Grouping:
             self.lower.script.fail(tree, f"{name} takes {'no argument, or all keys' if name == 'grouping_id' else 'one of the keys'}")
         if name == "grouping_id":
             return own_column(number, tree)
-        return parse(f"CAST(shiftright(`{number}`, {len(keys) - 1 - keys.index(given[0])}) & 1 AS TINYINT)")
+        return parse(f"CAST({built_in('shiftright')}(`{number}`, {len(keys) - 1 - keys.index(given[0])}) & 1 AS TINYINT)")
 
     def _meant(self, given: exp.Expr) -> exp.Expr:
         """What an item of GROUP BY stands for: the number or the name of a column of the result, unless the input has that name."""
@@ -239,9 +240,7 @@ class Grouping:
         if len(values) > 1:
             there = exp.and_(*(exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in values))
             value = exp.Case(ifs=[exp.If(this=there, true=struct_call([each.copy() for each in values]))])
-        made = parse(DISTINCT_COUNT.format("`\0`")).transform(
-            lambda node: value.copy() if isinstance(node, exp.Column) and node.name == "\0" else node
-        )
+        made = filled(DISTINCT_COUNT, [value], parse)
         return exp.Filter(this=made, expression=tree.expression.copy()) if isinstance(tree, exp.Filter) else made
 
     def _in_even_windows(self) -> bool:
@@ -310,7 +309,7 @@ class Grouping:
             if found is not None:
                 return own_column(found, tree)
         if tree == self.window or (is_column(tree) and tree.name.lower() == self.window.name.lower() and not self.relation.matches(tree)):
-            return parse(f"named_struct('start', `{START}`, 'end', `{END}`)")
+            return parse(f"{built_in('named_struct')}('start', `{START}`, 'end', `{END}`)")
         return None
 
     def _is_of_these_windows(self, given: Sequence[exp.Expr]) -> bool:

@@ -17,6 +17,7 @@ from evenflow.query.script.lowering import Lower, Tables
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.values import with_values
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.user.scope import built_in
 from evenflow.stream.change import CHANGE, is_changelog
 
 _HOW: Final = {
@@ -182,7 +183,9 @@ def _has_key(left: Relation, right: Relation, condition: str | None) -> bool:
 
 def _null_safe(part: exp.NullSafeEQ) -> exp.EQ:
     """a <=> b as one between structures of them, which are equal where both are null."""
-    made = [exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("v"), side]) for side in (part.this, part.expression)]
+    made = [
+        exp.Anonymous(this=built_in("named_struct"), expressions=[exp.Literal.string("v"), side]) for side in (part.this, part.expression)
+    ]
     return exp.EQ(this=made[0], expression=made[1])
 
 

@@ -17,7 +17,7 @@ from evenflow.query.script.lowering import Lower, is_window
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
 from evenflow.query.script.spans import window_spans_us
 from evenflow.query.sql.parser import dotted, free_variable, parse, to_sql
-from evenflow.query.user.scope import is_known
+from evenflow.query.user.scope import built_in, called_name, is_known
 from evenflow.stream.change import is_changelog
 
 GENERATORS: Final = ("explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple")
@@ -34,7 +34,7 @@ class Made:
 
 def is_generator(tree: exp.Expr) -> bool:
     """Whether a node is a call that makes rows."""
-    return isinstance(tree, exp.Anonymous) and tree.name.lower() in GENERATORS and not is_known(tree.name)
+    return isinstance(tree, exp.Anonymous) and called_name(tree.name) in GENERATORS and not is_known(tree.name)
 
 
 def viewed(lower: Lower, relation: Relation, view: exp.Lateral) -> Relation:
@@ -51,12 +51,13 @@ def generated(lower: Lower, relation: Relation, call: exp.Expr, names: Sequence[
     if not is_changelog(relation.stream.schema):  # What is taken back is taken apart, too.
         lower.check_final(relation, call, f"{call.name}(...)")
     tree = relation.dotted(call)
-    if tree.name.lower() == "json_tuple":
+    name = called_name(tree.name)
+    if name == "json_tuple":
         made = _told(lower, relation, tree)
-    elif tree.name.lower() == "stack":
+    elif name == "stack":
         made = _exploded(lower, relation, _stacked(lower, tree), "inline", outer=outer)
     else:
-        made = _exploded(lower, relation, tree, tree.name.lower(), outer=outer)
+        made = _exploded(lower, relation, tree, name, outer=outer)
     if names and len(names) != len(made.columns):
         lower.script.fail(call, f"{call.name}(...) makes {len(made.columns)} columns, and {len(names)} names are given; give as many")
     shown = tuple(Visible(name, table, column) for name, column in zip(names or made.names, made.columns, strict=True))
@@ -109,12 +110,12 @@ def _stacked(lower: Lower, call: exp.Expr) -> exp.Expr:
     values = [*values, *[exp.Null()] * (rows * width - len(values))]
     structs = [
         exp.Anonymous(
-            this="named_struct",
+            this=built_in("named_struct"),
             expressions=[part for at in range(width) for part in (exp.Literal.string(f"col{at}"), values[row * width + at])],
         )
         for row in range(rows)
     ]
-    return exp.Anonymous(this="inline", expressions=[exp.Anonymous(this="array", expressions=structs)])
+    return exp.Anonymous(this="inline", expressions=[exp.Anonymous(this=built_in("array"), expressions=structs)])
 
 
 def _told(lower: Lower, relation: Relation, call: exp.Expr) -> Made:
@@ -187,7 +188,7 @@ def _window_calls(tree: exp.Expr) -> list[exp.Anonymous]:
 def _with_window(lower: Lower, relation: Relation, call: exp.Anonymous, another: bool) -> tuple[Relation, exp.Expr]:
     """The relation in which each row has its window, or is there once for each, and that window. another: whether one was made before."""
     listed = _windows(lower, relation, call)
-    if listed.name == "filter":
+    if called_name(listed.name) == "filter":
         if another:
             lower.script.fail(call, "one window of a SELECT may slide; make the other one in a query inside this one")
         before = len(relation.columns)
@@ -209,14 +210,14 @@ def _windows(lower: Lower, relation: Relation, call: exp.Anonymous) -> exp.Expr:
 
     def pair(back: int) -> str:
         begin = f"{bound} - INTERVAL '{back}' MICROSECOND" if back else bound
-        return f"named_struct('start', {begin}, 'end', {bound} + INTERVAL '{size - back}' MICROSECOND)"
+        return f"{built_in('named_struct')}('start', {begin}, 'end', {bound} + INTERVAL '{size - back}' MICROSECOND)"
 
     with lower.script.at(call):
         if size == slide:
             return parse(pair(0))
         several = ", ".join(pair(at * slide) for at in range(-(-size // slide) - 1, -1, -1))
         each = free_variable(time)
-        return parse(f"filter(array({several}), {each} -> {each}.end > {time})")
+        return parse(f"{built_in('filter')}({built_in('array')}({several}), {each} -> {each}.end > {time})")
 
 
 def _bare(item: exp.Expr) -> exp.Expr:

@@ -19,6 +19,7 @@ from evenflow.query.script.lowering import Item, Lower, is_window
 from evenflow.query.script.placed import drawn
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column
 from evenflow.query.sql.parser import parse, struct_call, to_sql
+from evenflow.query.user.scope import built_in
 
 _TABLE = "_over"
 
@@ -50,7 +51,7 @@ def with_sessions(
     if not is_column(lower.rewritten(relation, moment)):
         lower.script.fail(moment, f"session_window is over a column; compute {to_sql(moment)!r} in a query inside this one")
     relation, until, number = _numbered(lower, relation, call, [lower.rewritten(relation, key) for key in keys])
-    start, end = (exp.Anonymous(this=name, expressions=[of]) for name, of in (("min", moment.copy()), ("max", until)))
+    start, end = (exp.Anonymous(this=built_in(name), expressions=[of]) for name, of in (("min", moment.copy()), ("max", until)))
     made = tree.copy()
     made.set("group", exp.Group(expressions=[*(key.copy() for key in keys), number]))
     bounds = _Bounds(call, relation, start, end)
@@ -77,7 +78,7 @@ def _numbered(lower: Lower, relation: Relation, call: exp.Anonymous, keys: Seque
     by = [(time.name, False)]
     relation = drawn(lower, relation, new, names, by, [Place(before, "max", until, None, -1, False)], call)
     with lower.script.at(call):
-        relation = computed(relation, [(begins, parse(f"if(`{before}` IS NULL OR {to_sql(time)} > `{before}`, 1, 0)"))])
+        relation = computed(relation, [(begins, parse(f"{built_in('if')}(`{before}` IS NULL OR {to_sql(time)} > `{before}`, 1, 0)"))])
     relation = drawn(lower, relation, (), names, by, [Place(number, "sum", begins, None, 0, True)], call)
     relation = replace(relation, columns=(*relation.columns, Visible(until, _TABLE, until)))
     return relation, exp.column(until, table=_TABLE, quoted=True), exp.column(number, table=_TABLE, quoted=True)

@@ -21,6 +21,7 @@ from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import to_sql
 from evenflow.query.sql.types import common, name_of, stringy
+from evenflow.query.user.scope import built_in
 from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import quoted
 
@@ -79,7 +80,7 @@ def _pivoted(lower: Lower, pivot: exp.Pivot, relation: Relation, tables: Tables)
 def _of_value(call: exp.Expr, here: exp.Expr, *, quick: bool) -> exp.Expr:
     """The aggregate of the rows for which a condition is true."""
     if quick:
-        counted = exp.Anonymous(this="count", expressions=[_where(here, exp.Literal.number(1))])
+        counted = exp.Anonymous(this=built_in("count"), expressions=[_where(here, exp.Literal.number(1))])
         there = exp.GT(this=counted, expression=exp.Literal.number(0))
         holder = exp.Paren(this=call.copy())
         for node in [node for node in holder.walk(prune=_is_call) if _is_call(node)]:
@@ -155,7 +156,7 @@ def _unpivoted(lower: Lower, pivot: exp.Pivot, relation: Relation, tables: Table
     kept = [v for v in relation.columns if v.column not in taken and v.name != CHANGE]
     shown = [among.this.name, *names]
     view = exp.Lateral(
-        this=exp.Anonymous(this="stack", expressions=stack), view=True,
+        this=exp.Anonymous(this=built_in("stack"), expressions=stack), view=True,
         alias=exp.TableAlias(this=exp.to_identifier("_unpivoted"), columns=[exp.to_identifier(name, quoted=True) for name in shown]),
     )  # fmt: skip
     items = [exp.column(v.name, table=_FROM, quoted=True) for v in kept]

@@ -19,6 +19,7 @@ from evenflow.query.script.lowering import Item, Lower, is_aggregate
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.sql.composed import GIVEN
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.user.scope import built_in, called_name
 from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import ddl_of, has_map, quoted
 
@@ -60,13 +61,13 @@ def _say_nulls(lower: Lower, window: exp.Window) -> None:
     if isinstance(first, exp.IgnoreNulls | exp.RespectNulls):
         ignored = isinstance(first, exp.IgnoreNulls)
         call.expressions[0] = first.this
-    if call.name.lower() in _TOLD and len(call.expressions) == 2 and isinstance(call.expressions[1], exp.Boolean):
+    if called_name(call.name) in _TOLD and len(call.expressions) == 2 and isinstance(call.expressions[1], exp.Boolean):
         ignored = bool(call.expressions.pop().this)
-    if ignored and call.name.lower() not in (*_TOLD, "nth_value", *NEIGHBOURS):
+    if ignored and called_name(call.name) not in (*_TOLD, "nth_value", *NEIGHBOURS):
         lower.script.fail(window, f"{call.name} has no IGNORE NULLS; {', '.join((*PLACED, *NEIGHBOURS))} have")
     if ignored and call.name.lower() == "lag" and not lower.changes and len(call.expressions) == 1 and window.args.get("spec") is None:
         # The last one before is known by itself; the row that it was of need not be.
-        call = exp.Anonymous(this="last_value", expressions=call.expressions)
+        call = exp.Anonymous(this=built_in("last_value"), expressions=call.expressions)
         before = {"kind": "ROWS", "start": "UNBOUNDED", "start_side": "PRECEDING", "end": exp.Literal.number(1), "end_side": "PRECEDING"}
         window.set("spec", exp.WindowSpec(**before))
     window.set("this", exp.IgnoreNulls(this=call) if ignored else call)
@@ -101,10 +102,10 @@ def counted_exactly(items: Sequence[Item]) -> list[Item]:
             return node
         listed = node.copy()
         listed.meta[GIVEN] = call.name, list(call.expressions)
-        values = exp.Anonymous(this=LISTED, expressions=call.expressions[:1])
+        values = exp.Anonymous(this=built_in(LISTED), expressions=call.expressions[:1])
         listed.set("this", exp.Filter(this=values, expression=node.this.expression.copy()) if call is not node.this else values)
-        distinct = exp.Anonymous(this="array_distinct", expressions=[listed])
-        return exp.Cast(this=exp.Anonymous(this="size", expressions=[distinct]), to=exp.DataType.build("bigint", dialect="spark"))
+        distinct = exp.Anonymous(this=built_in("array_distinct"), expressions=[listed])
+        return exp.Cast(this=exp.Anonymous(this=built_in("size"), expressions=[distinct]), to=exp.DataType.build("bigint", dialect="spark"))
 
     return [(name, item.copy().transform(one)) for name, item in items]
 
@@ -241,7 +242,7 @@ def _place(
     """What a function OVER rows asks for, and what it is where there is nothing."""
     known = isinstance(window.this, exp.IgnoreNulls)
     call, script = window.this.this if known else _unfiltered(window.this), lower.script
-    function = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    function = called_name(call.name) if isinstance(call, exp.Anonymous) else ""
     arguments = list(call.expressions) if isinstance(call, exp.Anonymous) else []
     if function in PLACES:
         if not ordered:
@@ -259,7 +260,7 @@ def _place(
             script.fail(window, f"{function} has no frame; leave ROWS BETWEEN out")
         value = lower.rewritten(relation, arguments[0])
         if len(arguments) > 2:  # A row whose value is null is told from no row.
-            held = exp.Anonymous(this="named_struct", expressions=[exp.Literal.string("value"), value])
+            held = exp.Anonymous(this=built_in("named_struct"), expressions=[exp.Literal.string("value"), value])
             nothing = exp.Is(this=value.copy(), expression=exp.Null())
             value = exp.Case(ifs=[exp.If(this=nothing, true=exp.Null())], default=held) if known else held
         place = Place(name, function, named(value), step if function == "lead" else -step, known=known)
@@ -298,7 +299,7 @@ def _refuse(lower: Lower, window: exp.Window, call: exp.Expr) -> NoReturn:
 def _unfiltered(call: exp.Expr) -> exp.Expr:
     """An aggregate with FILTER as one of what is null where its condition is not true, if it leaves nulls out."""
     inner = call.this if isinstance(call, exp.Filter) else None
-    if not isinstance(inner, exp.Anonymous) or inner.name.lower() not in _WITHOUT_NULLS or len(inner.expressions) > 1:
+    if not isinstance(inner, exp.Anonymous) or called_name(inner.name) not in _WITHOUT_NULLS or len(inner.expressions) > 1:
         return call
     value = inner.expressions[0] if inner.expressions else exp.Star()
     if isinstance(value, exp.Distinct):

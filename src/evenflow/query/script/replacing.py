@@ -14,6 +14,7 @@ from evenflow.query.script.relation import Relation, free_name
 from evenflow.query.script.running import Changes
 from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.user.scope import built_in
 from evenflow.stream.schema import ddl_of
 
 
@@ -58,10 +59,10 @@ def _signed(call: exp.Expr, sign: str) -> str | None:
         return None
     value = call.expressions[0]
     if isinstance(value, exp.Star | exp.Literal) and function == "count":
-        return f"sum(`{sign}`)"
+        return f"{built_in('sum')}(`{sign}`)"
     text = to_sql(value)
-    count = f"sum(CASE WHEN {text} IS NULL THEN 0L ELSE `{sign}` END)"
+    count = f"{built_in('sum')}(CASE WHEN {text} IS NULL THEN 0L ELSE `{sign}` END)"
     if function == "count":
         return count
-    total = f"sum(({text}) * `{sign}`)"
-    return f"{total} / nullif({count}, 0L)" if function == "avg" else f"CASE WHEN {count} > 0 THEN {total} END"
+    total = f"{built_in('sum')}(({text}) * `{sign}`)"
+    return f"{total} / {built_in('nullif')}({count}, 0L)" if function == "avg" else f"CASE WHEN {count} > 0 THEN {total} END"

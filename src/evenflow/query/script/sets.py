@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from evenflow.query.script.lowering import Lower, is_aggregate, is_window
 from evenflow.query.script.relation import Relation, computed, free_name, own_column
+from evenflow.query.user.scope import built_in
 
 _SEVERAL: Final = (exp.Rollup, exp.Cube, exp.GroupingSets)
 MOST: Final = 512
@@ -86,7 +87,7 @@ def spread_sets(
     with lower.script.at(where):
         listed = ", ".join(f"{each}L" for each in numbers)
         place = free_name("_set", [*taken, *names, number]) if len(set(numbers)) < len(numbers) else None
-        widened = relation.stream.with_columns({number: f"array({listed})"}).explode(number, into=number, position=place)
+        widened = relation.stream.with_columns({number: f"{built_in('array')}({listed})"}).explode(number, into=number, position=place)
         made = [(name, _where(number, 1 << (len(keys) - 1 - at), key)) for at, (name, key) in enumerate(zip(names, keys, strict=True))]
         return computed(relation.where(widened), made), number, names, place
 
@@ -95,7 +96,7 @@ def _where(number: str, bit: int, key: exp.Expr) -> exp.Expr:
     """The key, null in the sets that are without it."""
     left_out = exp.Paren(this=exp.BitwiseAnd(this=own_column(number), expression=exp.Literal.number(bit)))
     there = exp.EQ(this=left_out, expression=exp.Literal.number(0))
-    return exp.Anonymous(this="if", expressions=[there, key.copy(), exp.Null()])
+    return exp.Anonymous(this=built_in("if"), expressions=[there, key.copy(), exp.Null()])
 
 
 __all__ = ["by_all", "is_window", "sets_of", "spread_sets"]

@@ -16,6 +16,7 @@ from evenflow.query.script.placed import in_time_order, placed_rows, together
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
 from evenflow.query.spanned import Gathered, Spanned, params_in_time, unfit
 from evenflow.query.sql.types import name_of
+from evenflow.query.user.scope import called_name
 from evenflow.stream.schema import ddl_of, quoted
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def is_around(window: exp.Window) -> bool:
     spec, call = window.args.get("spec"), window.this
     if isinstance(call, exp.IgnoreNulls):
         return True
-    name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    name = called_name(call.name) if isinstance(call, exp.Anonymous) else ""
     if name in NEIGHBOURS:
         return name == "lead"
     if name in PLACES or spec is None:

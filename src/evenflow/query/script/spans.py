@@ -14,6 +14,7 @@ from evenflow.query.script.relation import Relation
 from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import length_of, to_sql
 from evenflow.query.sql.types import INTERVAL
+from evenflow.query.user.scope import built_in
 
 
 def span_us(lower: Lower, tree: exp.Expr) -> int:
@@ -52,7 +53,7 @@ def of_intervals(relation: Relation, tree: exp.Expr) -> exp.Expr | None:
         return None
 
     def of(function: str, given: exp.Expr) -> exp.Expr:
-        made: exp.Expr = exp.Anonymous(this=function, expressions=[given.copy()])
+        made: exp.Expr = exp.Anonymous(this=built_in(function), expressions=[given.copy()])
         return exp.Filter(this=made, expression=tree.expression.copy()) if isinstance(tree, exp.Filter) else made
 
     total = of("sum", exp.Anonymous(this="_span_us", expressions=[value.copy()]))

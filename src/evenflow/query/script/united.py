@@ -14,6 +14,7 @@ from evenflow.query.script.lateral import is_generator
 from evenflow.query.script.lowering import Item, Lower, Tables
 from evenflow.query.script.relation import Relation, free_name, own_column
 from evenflow.query.sql.types import common, name_of
+from evenflow.query.user.scope import built_in
 from evenflow.stream.change import is_changelog
 from evenflow.stream.schema import quoted
 
@@ -60,7 +61,7 @@ def distinct(lower: Lower, relation: Relation, where: exp.Expr) -> Relation:
     names = list(dict.fromkeys(visible.column for visible in relation.columns))
     with lower.script.at(where):
         times = free_name("_times", names)
-        stream = relation.stream.group_by(*names).agg(f"count(*) as {quoted(times)}", mode="changelog")
+        stream = relation.stream.group_by(*names).agg(f"{built_in('count')}(*) as {quoted(times)}", mode="changelog")
     made = lower.project(Relation(stream, (), running=True), [(v.name, own_column(v.column)) for v in relation.columns])
     return Relation(made.stream, made.columns, running=True)
 

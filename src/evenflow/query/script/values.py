@@ -17,6 +17,7 @@ from evenflow.query.script.lateral import generated
 from evenflow.query.script.lowering import Lower
 from evenflow.query.script.relation import Relation
 from evenflow.query.sql.parser import free_variable, parse, to_sql
+from evenflow.query.user.scope import built_in
 
 _HOW: Final = {
     **dict.fromkeys((("", ""), ("", "INNER"), ("", "CROSS")), "inline"), **dict.fromkeys((("LEFT", ""), ("LEFT", "OUTER")), "inline_outer"),
@@ -74,8 +75,8 @@ def _array(lower: Lower, values: exp.Values, names: Sequence[str]) -> str:
         if any(part.find(exp.Column, exp.Query) for part in parts):
             lower.script.fail(row, "a row of VALUES is made of constants")
         held = ", ".join(f"{to_sql(exp.Literal.string(name))}, {to_sql(part)}" for name, part in zip(names, parts, strict=True))
-        rows.append(f"named_struct({held})")
-    return f"array({', '.join(rows)})"
+        rows.append(f"{built_in('named_struct')}({held})")
+    return f"{built_in('array')}({', '.join(rows)})"
 
 
 def _chosen(left: Relation, rows: exp.Expr, condition: exp.Expr, names: Sequence[str], table: str) -> exp.Expr:
@@ -89,4 +90,4 @@ def _chosen(left: Relation, rows: exp.Expr, condition: exp.Expr, names: Sequence
         of_values = node.table.lower() in (table.lower(), "_values") if node.table else not left.matches(node)
         return exp.column(known[node.name.lower()], table=each, quoted=True) if of_values else node
 
-    return parse(f"filter({to_sql(rows)}, {each} -> {to_sql(condition.copy().transform(field))})")
+    return parse(f"{built_in('filter')}({to_sql(rows)}, {each} -> {to_sql(condition.copy().transform(field))})")

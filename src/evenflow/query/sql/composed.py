@@ -12,7 +12,8 @@ from typing import Final
 from sqlglot import exp
 
 from evenflow.query.sql import in_order
-from evenflow.query.user.scope import is_known
+from evenflow.query.sql.in_order import put
+from evenflow.query.user.scope import built_in, is_known, nothing_known
 
 _BOTH: Final = "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN CAST({%d} AS DOUBLE) END"
 _PAIR: Final = f"collect_list({_BOTH % 0}), collect_list({_BOTH % 1})"
@@ -117,7 +118,7 @@ def _count(given: Sequence[exp.Expr]) -> exp.Expr:
     if len(given) < 2 or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
         return exp.Anonymous(this="count", expressions=list(given))
     there = exp.and_(*(exp.Not(this=exp.Is(this=each, expression=exp.Null())) for each in given))
-    return exp.Anonymous(this="count", expressions=[exp.Case(ifs=[exp.If(this=there, true=exp.Literal.number(1))])])
+    return exp.Anonymous(this=built_in("count"), expressions=[exp.Case(ifs=[exp.If(this=there, true=exp.Literal.number(1))])])
 
 
 def _call(name: str, read: Read) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
@@ -152,9 +153,9 @@ _PARSED: Final[dict[str, exp.Expr]] = {}
 def filled(text: str, given: Sequence[exp.Expr], read: Read) -> exp.Expr:
     """The expression of a text, with these in its places."""
     if text not in _PARSED:
-        _PARSED[text] = read(text.format(*(f"`\0{at}`" for at in range(len(given)))))
-    places = {f"\0{at}": each for at, each in enumerate(given)}
-    return _PARSED[text].transform(lambda node: places[node.name].copy() if isinstance(node, exp.Column) and node.name in places else node)
+        with nothing_known():
+            _PARSED[text] = read(text.format(*(f"`\0{at}`" for at in range(len(given)))))
+    return put(_PARSED[text], {f"\0{at}": each for at, each in enumerate(given)})
 
 
 def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:

@@ -43,7 +43,7 @@ from evenflow.query.sql.node import Node, literal
 from evenflow.query.sql.signature import Signature
 from evenflow.query.sql.types import NULL
 from evenflow.query.sql.untyped import null_of
-from evenflow.query.user.scope import is_known
+from evenflow.query.user.scope import called_name, is_known
 
 FUNCTIONS: Final[dict[str, Signature]] = {
     **arrays.FUNCTIONS, **collected.FUNCTIONS, **conditions.FUNCTIONS,
@@ -90,12 +90,12 @@ _GROUPED: Final = {
 
 def aggregate_named(name: str) -> str | None:
     """The built-in aggregate function of that name; None if there is none, or it is the name of a function of the user's."""
-    return None if is_known(name) else AGGREGATES.get(name.lower())
+    return None if is_known(name) else AGGREGATES.get(called_name(name))
 
 
 def is_function(name: str) -> bool:
     """Whether a call of that name can mean something: a function, an aggregate, or one of the user's."""
-    return name.lower() in FUNCTIONS or name.lower() in AGGREGATES or is_known(name)
+    return called_name(name) in FUNCTIONS or called_name(name) in AGGREGATES or is_known(name)
 
 
 def build_function(name: str, args: Sequence[Node], text: str = "") -> Node:

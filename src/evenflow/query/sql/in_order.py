@@ -5,10 +5,12 @@ Each value is collected beside what it is ordered by; rows of equal keys are in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from sqlglot import exp
+
+from evenflow.query.user.scope import built_in, is_known, nothing_known
 
 Read = Callable[[str], exp.Expr]
 
@@ -34,8 +36,26 @@ def ordered(name: str, given: Sequence[exp.Expr], order: Sequence[exp.Expr], rea
     places = {"x": arguments[0], "rest": arguments[1] if len(arguments) > 1 else exp.Literal.string("")}
     places |= {f"k{at}": _key(each) for at, each in enumerate(order)}
     text = _FORMS[name].format(list=_list(name, order, distinct), rest="`\0rest`")
-    tree = read(text)
-    return tree.transform(lambda node: places[node.name[1:]].copy() if isinstance(node, exp.Column) and node.name[:1] == "\0" else node)
+    with nothing_known():
+        tree = read(text)
+    return put(tree, {f"\0{name}": each for name, each in places.items()})
+
+
+def put(tree: exp.Expr, places: Mapping[str, exp.Expr]) -> exp.Expr:
+    """A copy of a tree that was read where nothing is known: these are put in the places of its columns of these names, and its calls are
+    of built-in functions, whatever the user has of their names."""
+
+    def one(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.name in places:
+            return places[node.name].copy()
+        if isinstance(node, exp.Anonymous):
+            node.set("this", built_in(node.name))
+        elif isinstance(node, exp.If) and not isinstance(node.parent, exp.Case) and is_known("if"):
+            parts = [node.args[part] for part in ("this", "true", "false") if node.args.get(part) is not None]
+            return exp.Anonymous(this=built_in("if"), expressions=[part.transform(one) for part in parts])
+        return node
+
+    return tree.transform(one)
 
 
 def _key(each: exp.Expr) -> exp.Expr:

@@ -24,6 +24,7 @@ from evenflow.query.sql.node import InvalidValue, Node, Value, holds, spread
 from evenflow.query.sql.parser import render
 from evenflow.query.sql.shapes import entries_of, lengths_of, map_from, mask_of, owners_of
 from evenflow.query.sql.types import BOOL, INT, NULL, integral, name_of
+from evenflow.query.user.scope import called_name
 from evenflow.stream.arrays import Int64s
 
 
@@ -321,4 +322,4 @@ HIGHER: Final[Mapping[str, Build]] = {
 
 def is_higher(tree: exp.Expr, arguments: Sequence[Any]) -> bool:
     """Whether a call is given a function."""
-    return any(isinstance(argument, exp.Lambda) for argument in arguments) and tree.name.lower() in HIGHER
+    return any(isinstance(argument, exp.Lambda) for argument in arguments) and called_name(tree.name) in HIGHER

@@ -20,7 +20,7 @@ from evenflow.errors import EvenflowError, ExpressionError
 from evenflow.query.sql import composed
 from evenflow.query.sql.collated import collate, collated
 from evenflow.query.sql.depth import check_depth, flattened, room
-from evenflow.query.user.scope import is_known
+from evenflow.query.user.scope import built_in, is_known
 
 _SPECIAL_SYNTAX: Final = ("CAST", "TRY_CAST", "EXTRACT", "TRIM", "POSITION", "SUBSTRING", "SUBSTR", "OVERLAY")
 _OPENED: Final = frozenset({"CASE"})
@@ -39,7 +39,7 @@ def struct_call(given: list[exp.Expr]) -> exp.Expr:
         else:
             name, value = (each.name if isinstance(each, exp.Column) else each.expression.name if isinstance(each, exp.Dot) else ""), each
         pairs += [exp.Literal.string(name or f"col{place}"), value]
-    return exp.Anonymous(this="named_struct", expressions=pairs)
+    return exp.Anonymous(this=built_in("named_struct"), expressions=pairs)
 
 
 def _with_unit(name: str, other: str | None) -> Callable[[list[exp.Expr]], exp.Expr]:
@@ -121,9 +121,20 @@ class ExpressionParser(SparkParser):
         self, functions: Any = None, anonymous: bool = False, optional_parens: bool = True, any_token: bool = False
     ) -> exp.Expr | None:
         """A call by a name that the user has given a function is that function's, whatever else the grammar has of that name."""
-        if self._curr and self._next and self._next.token_type == TokenType.L_PAREN and is_known(self._curr.text):
+        if self._curr and self._next and self._next.token_type == TokenType.L_PAREN and is_known(self._curr.text) and not self._at_cast():
             anonymous, optional_parens = True, self._curr.text.upper() in _OPENED
         return super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+
+    def _at_cast(self) -> bool:
+        """CAST(x AS type), which is no call, whatever has that name."""
+        if self._curr.text.upper() not in ("CAST", "TRY_CAST"):
+            return False
+        depth = 0
+        for token in self._tokens[self._index + 1 :]:
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(token.token_type, 0)
+            if depth == 0 or (depth == 1 and token.token_type == TokenType.ALIAS):
+                return depth == 1
+        return False
 
     def _parse_column_parts_fast(self) -> exp.Column | exp.Dot | None:
         return None if self._at_octets() else super()._parse_column_parts_fast()
@@ -150,7 +161,7 @@ class ExpressionParser(SparkParser):
             self.raise_error("a path into a variant has names and places")
         quotes = ['"' if "'" in str(step) else "'" for step in steps]
         path = "".join(f"[{step}]" if isinstance(step, int) else f"[{q}{step}{q}]" for step, q in zip(steps, quotes, strict=True))
-        return exp.Anonymous(this="variant_get", expressions=[this, exp.Literal.string("$" + path)]), path_parts[:1]
+        return exp.Anonymous(this=built_in("variant_get"), expressions=[this, exp.Literal.string("$" + path)]), path_parts[:1]
 
     def _parse_bitwise(self) -> exp.Expr | None:
         """Spark binds shifts tighter than &, & tighter than ^, and ^ tighter than |; sqlglot has them all alike."""
@@ -170,7 +181,7 @@ class ExpressionParser(SparkParser):
             for token, node in _SHIFTS:
                 if self._match_pair(token, token):
                     if token == TokenType.GT and self._match(TokenType.GT):
-                        this = exp.Anonymous(this="shiftrightunsigned", expressions=[this, self._parse_term()])
+                        this = exp.Anonymous(this=built_in("shiftrightunsigned"), expressions=[this, self._parse_term()])
                         break
                     this = self.expression(node(this=this, expression=self._parse_term()))
                     break

@@ -25,7 +25,7 @@ from evenflow.query.sql.parser import render, span_of, struct_call
 from evenflow.query.sql.type_texts import type_of
 from evenflow.query.sql.types import BINARY, DOUBLE, INT, LONG, NULL, STRING, bounds, common, name_of
 from evenflow.query.user.calling import Called
-from evenflow.query.user.scope import aggregate_of, called_by
+from evenflow.query.user.scope import aggregate_of, called_by, called_name
 from evenflow.stream.schema import VARIANT
 
 MAX_DIGITS: Final = 38
@@ -212,10 +212,10 @@ def _named_call(name: str, *parts: str) -> Callable[[Walker, Any], Node]:
 
 
 def _call(walker: Walker, tree: exp.Anonymous) -> Node:
-    name = tree.name.lower()
-    if (made := walker.user_function(name)) is not None:
+    if (made := walker.user_function(tree.name.lower())) is not None:
         return _user_call(made, walker.nodes(tree.expressions))
-    if name in AGGREGATES or aggregate_of(name) is not None:
+    name = called_name(tree.name)
+    if name in AGGREGATES or aggregate_of(tree.name) is not None:
         raise ExpressionError(f"{render(tree)!r}: {name} is an aggregate; use it in agg(...) after group_by(...)")
     if name in IMPURE:
         raise ExpressionError(f"{render(tree)!r}: {name} gives something else each time, and a replayed row must give the same result; "

@@ -17,6 +17,8 @@ from evenflow.query.user.function import UserFunction, as_function
 
 OF_ROWS: Final = "_of_rows_"
 OF_STATE: Final = "_of_state_"
+BUILT_IN: Final = "_built_in_"
+"""Before the name of a built-in function that is called by who writes an expression for the user, who has one of that name."""
 
 _KNOWN: ContextVar[tuple[Mapping[str, Any], ...]] = ContextVar("functions", default=())
 """The innermost first. Names are in lower case, as SQL does not care."""
@@ -57,6 +59,27 @@ def names(called: Iterable[str]) -> Iterator[None]:
         yield
     finally:
         _NAMES.reset(token)
+
+
+@contextmanager
+def nothing_known() -> Iterator[None]:
+    """Inside, no name is one of the user's functions, for whoever reads an expression that the user has not written."""
+    tokens = _KNOWN.set(()), _NAMES.set(frozenset())
+    try:
+        yield
+    finally:
+        _KNOWN.reset(tokens[0])
+        _NAMES.reset(tokens[1])
+
+
+def built_in(name: str) -> str:
+    """The name by which an expression calls the built-in function, also where the user has one of that name."""
+    return f"{BUILT_IN}{name}" if is_known(name) else name
+
+
+def called_name(name: str) -> str:
+    """What a call's name means, in small letters: that of a function of the user's, or else of a built-in one."""
+    return name.lower().removeprefix(BUILT_IN)
 
 
 def is_known(name: str) -> bool:
