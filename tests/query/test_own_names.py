@@ -98,6 +98,8 @@ def test_a_lambda_has_a_name_by_itself() -> None:
     less = ef.udf(
         lambda x: x - 1, "bigint",
     )  # fmt: skip
+    one, two = ef.udf(lambda x: x * 10, "bigint"), ef.udf(lambda x: x * 100, "bigint")
+    assert rows(stream().where("x > 5").select(d=one(two("x")), e=two("x"))) == [{"d": 7_000, "e": 700}]
     assert rows(stream().where(ef.udf(lambda x: x > 5, "boolean")("x")).select(a=more("x"), b=less(more("x")), c=less("x"))) == [
         {"a": 8, "b": 7, "c": 6}
     ]

@@ -180,7 +180,11 @@ def _name(function: Any) -> str:
     if found != "lambda":
         return found or "function"
     code = getattr(getattr(function, "func", function), "__code__", None)
-    return "lambda_" if code is None else f"lambda_{code.co_firstlineno}"  # So that several of them have several names.
+    if code is None:
+        return "lambda_"
+    # Its line, and where its body begins in it, so that several of them have several names. An interpreter may not know places in lines.
+    begins = next((begin for _, _, begin, _ in code.co_positions() if begin), None)
+    return f"lambda_{code.co_firstlineno}" + ("" if begins is None else f"_{begins}")
 
 
 def _annotation(found: Any) -> str:
