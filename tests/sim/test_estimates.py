@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -219,6 +220,48 @@ def test_what_is_made_again_standing_for_itself_alone_would_be_noticed() -> None
     bug = Mutation("", "site.reflex:Reflex.thin_again", words, f"{words}._replace(rows=rows.filter(pa.array({alone})))")
     with planted(bug), pytest.raises(AssertionError, match="stored other rows"):
         lost_under_overload()
+
+
+class Entered(Told):
+    """Of rows that have their weights already."""
+
+    def entered(self) -> list[pa.RecordBatch]:
+        return list(self.parts)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({}, None),
+        ({"mean_error": 583.7125 * (1 + 1e-11)}, "1 are wrong"),
+        ({"mean_error": -583.7125}, "1 are wrong"),
+        ({"mean": None}, "1 are wrong"),
+        ({"total": 4438.857142857142 * (1 + 1e-11)}, "1 are wrong"),
+        ({"n_error": float("nan")}, "1 are wrong"),
+        ({"key": 48}, "1 rows are missing"),
+    ],
+)
+def test_the_swarm_holds_estimates_to_what_doubles_round_to(changed: dict[str, Any], why: str | None) -> None:
+    """Seed 11020239: an error of 583.7125 in exact numbers, which the engine's sums give as 583.7125000000001 and two passes as 583.7125:
+    to three digits these are .713 and .712."""
+    begin, w = datetime(1970, 1, 1, 0, 0, 1, 20_000), 32 / 7
+    rows = pa.record_batch({"key": [49, 49], "ts": [begin, begin], "value": [962, 9], WEIGHT: [w, w]})
+    told = Entered([rows], False, True)
+    totals = {"n": 9.142857142857142, "n_error": 11.199999999999998, "total": 4438.857142857142, "total_error": 7618.984709264089}
+    row = {"key": 49, "window_start": begin} | totals | {"mean": 485.49999999999994, "mean_error": 583.7125000000001}
+    said = told.judge_estimates(pa.Table.from_pylist([row | changed]))
+    assert (said is None) if why is None else (why in str(said))
+    assert "0 rows are missing" in str(told.judge_estimates(pa.Table.from_pylist([row, row])))
+
+
+def test_an_error_that_cancels_to_nothing_may_be_what_its_sums_leave_over() -> None:
+    """Of one row the mean has no error. By sums of squares, which are some 1e7, it may be the root of their rounding."""
+    begin = datetime(1970, 1, 1)
+    told = Entered([pa.record_batch({"key": [1], "ts": [begin], "value": [962], WEIGHT: [4.3]})], False, True)
+    n_error, left = 1.96 * np.sqrt(4.3 * 3.3), 1.96 * np.sqrt(2.0**-52 * 4.3 * 3.3 * 962**2) / 4.3
+    row = {"key": 1, "window_start": begin, "n": 4.3, "n_error": n_error, "total": 4.3 * 962, "total_error": n_error * 962, "mean": 962.0}
+    assert told.judge_estimates(pa.Table.from_pylist([row | {"mean_error": left}])) is None
+    assert told.judge_estimates(pa.Table.from_pylist([row | {"mean_error": 1e-3}])) is not None
 
 
 def test_what_cannot_be_estimated_says_why() -> None:

@@ -22,6 +22,7 @@ from evenflow.site.facts import RowsShed
 from evenflow.stream.epoch import ALL_KEPT
 from evenflow.stream.weight import WEIGHT
 from evenflow.swarm.cases import Case, Complaint, Tables, differ, rows_of, too_much
+from evenflow.swarm.estimated import ESTIMATES, Expected
 from evenflow.swarm.late_checkers import Late
 
 BEGIN_US: Final = 1_000_000
@@ -88,19 +89,13 @@ class Told:
         rows = [row for part in self.entered() for row in zip(*part.select(COLUMNS).to_pydict().values(), strict=True)]
         return {"out": [row for row in rows if row[1] >= LEAST], "more": rows}
 
-    def estimates(self) -> list[tuple[Any, ...]]:
-        """Of each key and window: the rows it must have had, their values, their mean, and the errors of these, rounded."""
+    def estimates(self) -> dict[tuple[int, datetime], Expected]:
+        """Of each key and window: the rows it must have had, their values, their mean, and the errors of these."""
         found: dict[tuple[int, datetime], list[tuple[float, int]]] = defaultdict(list)
         for part in self.entered():
             for key, ts, value, weight in zip(*part.select(["key", "ts", "value", WEIGHT]).to_pydict().values(), strict=True):
                 found[key, ts.replace(microsecond=ts.microsecond // WINDOW_US * WINDOW_US)].append((weight, value))
-        rows = []
-        for (key, start), of in found.items():
-            w, x = np.array(of, float).T
-            n, total = w.sum(), (w * x).sum()
-            errors = [1.96 * np.sqrt((w * (w - 1) * each * each).sum()) for each in (np.ones_like(x), x, (x - total / n) / n)]
-            rows.append((key, start, *[round(float(each), 3) for each in (n, errors[0], total, errors[1], total / n, errors[2])]))
-        return rows
+        return {at: Expected(of) for at, of in found.items()}
 
     def judge(self, tables: Tables) -> Complaint:
         answers = self.answers()
@@ -109,18 +104,17 @@ class Told:
         return next((said for sink in answers if sink in tables and (said := differ(rows_of(tables[sink]), answers[sink]))), None)
 
     def judge_estimates(self, table: pa.Table) -> Complaint:
-        said = differ(_rounded(table), self.estimates())
+        wanted, found = self.estimates(), []
+        for row in table.to_pylist():
+            at = row["key"], row["window_start"]
+            holds = at in wanted and wanted[at].holds(row)
+            found.append((*at, *(wanted[at].row if holds else [row[name] for name in ESTIMATES])))
+        said = differ(found, [(*at, *each.row) for at, each in wanted.items()])
         return None if said is None else f"of estimates {said}"
 
     def judge_part(self, tables: Tables) -> Complaint:
         answers = self.answers()
         return next((said for sink in answers if sink in tables and (said := too_much(rows_of(tables[sink]), answers[sink]))), None)
-
-
-def _rounded(table: pa.Table) -> list[tuple[Any, ...]]:
-    names = ["key", "window_start", "n", "n_error", "total", "total_error", "mean", "mean_error"]
-    rows = table.select(names).to_pylist() if table.num_rows else []
-    return [tuple(round(each, 3) if isinstance(each, float) else each for each in row.values()) for row in rows]
 
 
 def shed(random: Random) -> Case:
