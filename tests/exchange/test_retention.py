@@ -172,6 +172,20 @@ def test_a_new_consumer_has_everything_kept_from_its_first_epoch_on() -> None:
     assert retention.acked[5] == 3, "who is admitted again keeps what it has said"
 
 
+def test_who_asks_again_holds_less_than_it_has_said() -> None:
+    """B1: partitions that begin again at a site lack what its others hold; what was let go meanwhile was stable."""
+    retention = kept_through(3)
+    retention.hear(1, 3)
+    retention.hear(2, 2)
+    retention.ask_again(2, 1)
+    assert (retention.acked[2], retention.settled(), epochs_of(retention)) == (0, 0, [3])
+    retention.hear(2, 3)
+    assert epochs_of(retention) == []
+    retention.ask_again(2, 4)
+    retention.ask_again(7, 1)
+    assert (retention.acked[2], 7 in retention.acked) == (3, False)
+
+
 def test_what_two_cohorts_keep_becomes_one_epoch_each() -> None:
     mine, theirs = Retention(0, [1]), Retention(0, [1])
     for epoch in (1, 2):

@@ -279,13 +279,18 @@ def test_consumers_at_ones_own_site_find_their_frames_in_the_image() -> None:
     stage.finish()
 
 
+def ends_of_a_stream(stage: Stage) -> tuple[int, int]:
+    """(a site that makes something, another one that takes it)."""
+    producers = {arc.producer for arc in stage.planned.arcs}
+    site = next(held.site for held in stage.backing.units.values() if held.unit.segment in producers)
+    return site, next(held.site for held in stage.backing.units.values() if held.site != site and held.unit.segment not in producers)
+
+
 def test_a_capture_waits_for_consumers_elsewhere() -> None:
     """HW 4.5. Method: a consumer hangs, so it has not received what a producer elsewhere has captured; the producer dies."""
     stage = Stage("two_stages", rows=1200, sites=5, capture_ms=5.0)
     stage.until_protected()
-    producers = {arc.producer for arc in stage.planned.arcs}
-    site = next(held.site for held in stage.backing.units.values() if held.unit.segment in producers)
-    other = next(held.site for held in stage.backing.units.values() if held.site != site and held.unit.segment not in producers)
+    site, other = ends_of_a_stream(stage)
     stage.world.hang(other)
     stage.world.run_for(0.03)
     stage.kill(site)
@@ -293,6 +298,82 @@ def test_a_capture_waits_for_consumers_elsewhere() -> None:
     stage.world.go_on(other)
     stage.until_whole()
     stage.finish()
+
+
+def behind_its_producer(stage: Stage) -> tuple[int, int, int]:
+    """(a consumer's segment, its site, the site of a producer whose image is newer than the consumer's). Method: the consumer is captured
+    no more."""
+    units = stage.backing.units
+    ends = [(arc, to, of) for arc in stage.planned.arcs for s, to in units if s == arc.consumer for p, of in units if p == arc.producer]
+    arc, to, of = next((arc, to, of) for arc, to, of in ends if to != of)
+    consumer = stage.world.sites[to].part.backing.units[arc.consumer]
+    consumer.since_us = 10**15
+    stage.world.run_until(lambda: not consumer.captured and not consumer.due, 10.0, "nothing of it is on its way")
+    consumer.since_us = 10**15
+    base = units[arc.consumer, to].base
+    stage.world.run_until(lambda: units[arc.producer, of].base > base + 3, 10.0, "its producer's image is ahead")
+    assert stage.flows, "what is lost has rows"
+    return arc.consumer, to, of
+
+
+def until_begun(stage: Stage, site: int) -> None:
+    """A site dies, and what it had is being begun again."""
+    stage.world.kill(site)
+    stage.world.run_until(lambda: any(copy.revives for copy in stage.world.coordinator.membership.joining), 10.0, "it begins again")
+
+
+def test_what_has_begun_again_is_not_taken_to_hold_what_it_held_before() -> None:
+    """P1, B1. Method: a consumer begins again where others of its partitions are, behind what these hold; who feeds it hears that."""
+    stage = Stage("two_stages", rows=1500, sites=5, read_every_us=(1_000, 2_000))
+    stage.until_protected()
+    consumer, site, feeder = behind_its_producer(stage)
+    until_begun(stage, site)
+    copies = [copy for copy in stage.world.coordinator.membership.joining if copy.segment == consumer]
+    streams = [arc.id for arc in stage.planned.arcs if arc.consumer == consumer]
+    world = stage.world
+
+    def claims() -> list[tuple[int, int, int]]:
+        """(said to be received, received, by whom) where more is said than is true, of sites that have asked since they began again."""
+        found = []
+        for copy in copies:
+            for stream in streams:
+                true = world.sites[copy.target].part.feeding.received(stream)
+                for other in world.sites:
+                    for cohort in other.part.cohorts.values() if other.alive else ():
+                        kept = cohort.retained.get(stream)
+                        asked = (copy.target, copy.number) in other.part.feeding._asked[stream]
+                        if kept is not None and asked and kept.acked.get(copy.target, 0) > true:
+                            found.append((kept.acked[copy.target], true, other.index))
+        return found
+
+    def asked() -> bool:
+        return any(
+            key[1] == copy.number for copy in copies for stream in streams for key in world.sites[feeder].part.feeding._asked[stream]
+        )
+
+    world.run_until(asked, 10.0, "it has asked")
+    assert not claims()
+    stage.until_whole()
+    stage.finish()
+
+
+def test_who_begins_again_behind_what_its_consumer_has_is_declared_lost() -> None:
+    """Nobody can make the epochs between: the run says so, and does not wait for them for ever. Method: captures are sent at once, so that
+    a producer's image is ahead of a consumer that hangs; in earnest a death and a hang in the same moment do this."""
+    bug = next(mutation for mutation in PLANTED if mutation.name == "sent before received")
+    with planted(bug):
+        stage = Stage("two_stages", rows=1200, sites=5, capture_ms=5.0)
+        stage.until_protected()
+        site, other = ends_of_a_stream(stage)
+        stage.world.hang(other)
+        stage.world.run_for(0.03)
+        stage.kill(site)
+        stage.world.run_for(0.01)
+        stage.world.go_on(other)
+        stage.world.run_until(lambda: stage.world.ended, 10.0, "the run ends")
+    assert isinstance(stage.world.error, PartitionsLost), stage.world.error
+    dropped = [event.text for _, event in stage.world.happened if event.kind is Kind.COPY_DROPPED]
+    assert any("has only what it made up to epoch" in text for text in dropped), dropped
 
 
 def test_what_is_pending_is_pasted_before_it_is_said_how_far_an_image_is() -> None:

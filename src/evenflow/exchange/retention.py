@@ -170,6 +170,13 @@ class Retention:
         self.acked.setdefault(site, start - 1)
         self._count()
 
+    def ask_again(self, site: SiteId, start: int) -> None:
+        """`site` wants every epoch from `start` on, whatever it has said: partitions that have begun again there lack what its others
+        hold (B1)."""
+        if self.acked.get(site, 0) >= start:
+            self.acked[site] = start - 1
+            self._count()
+
     def dismiss(self, site: SiteId) -> None:
         """A consumer is dead: nothing is kept for it (T2)."""
         if self.acked.pop(site, None) is not None:

@@ -44,6 +44,12 @@ class Acknowledging:
         ack = self.heard.get(site)
         return self._part.beginning.epoch if ack is None else ack.received[stream]
 
+    def begin_again(self, cohort: Cohort) -> None:
+        """A cohort is new here that has less than the others: what was said of these is not true of all (B1)."""
+        for stream, inbox in cohort.inboxes.items():
+            self._received[stream] = min(self._received[stream], inbox.through)
+        self.credit.received_more()
+
     def note_received(self) -> None:
         """Frames may have come in: they are acknowledged to their producers (A2), to this site's own at once."""
         part, news = self._part, False

@@ -51,7 +51,7 @@ class Audience:
                 for site in present:
                     if site not in retained.acked:
                         retained.admit(site, view.plan.effective)
-                        retained.hear(site, self._received(site, stream))
+                        retained.hear(site, self._received(site, stream))  # Who begins again asks for more (`Retention.ask_again`).
 
     def hold(self, cohorts: Sequence[Cohort], stable: Sequence[int]) -> None:
         """B2: frames for consumers that begin again from a base are kept until it is safe, whoever holds them; and the plans behind it, as

@@ -199,12 +199,19 @@ class Backing:
             return False
         if cohort.segment.sink is not None and self._releasing.through(cohort.segment.id) < backed.captured:
             return False
+        if not all(self._lives(self._layout.arcs[stream].consumer) for stream in cohort.retained):
+            return False
         return all(
             received >= backed.captured
             for retained in cohort.retained.values()
             for site, received in retained.acked.items()
             if site != self._part.site
         )
+
+    def _lives(self, consumer: int) -> bool:
+        """None of its partitions is lost: who begins again wants what the lost had received."""
+        view = self._part.view
+        return all(view.live(block) for block in view.blocks(consumer))
 
     # ------------------------------------------------------------ what has become of them
 

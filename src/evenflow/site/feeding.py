@@ -136,6 +136,9 @@ class Feeding:
             asked.pop((peer, resume.cohort), None)
             return
         asked[peer, resume.cohort] = Asked(peer, resume, resume.start)
+        for cohort in self._cohorts.values():
+            if resume.stream in cohort.retained:
+                cohort.retained[resume.stream].ask_again(peer, resume.start)
         self.catch_up(resume.stream)
 
     def catch_up(self, stream: int) -> None:
