@@ -46,7 +46,7 @@ def read(data: bytes, digest: str, wanted: Collection[int] = range(1000), name: 
     return folded([(name, digest)], ORIGIN, wanted, lambda _: data)
 
 
-@pytest.mark.parametrize("case", one_in(2, OPERATORS), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", one_in(4, OPERATORS), ids=lambda case: case.name)
 def test_state_comes_back_bit_by_bit(case: Case) -> None:
     for states, operator in some_states(case):
         written = to_object(ORIGIN, states, types_of(operator))

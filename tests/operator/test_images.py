@@ -27,7 +27,7 @@ def states_of(image: Image) -> dict[int, bytes]:
 
 
 @pytest.mark.laws
-@pytest.mark.parametrize("case", one_in(2, CASES), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", one_in(4, CASES), ids=lambda case: case.name)
 def test_what_is_pasted_is_the_live_state(case: Case) -> None:
     """Method: a capture is read when more has been written; some are lost, the next has what has changed since."""
     for seed in range(SEEDS):

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.drawn import one_in
 from tests.operator.join_cases import (
     LEFT,
     RIGHT,
@@ -36,7 +37,7 @@ def flat(found: list[list[Row]]) -> list[Row]:
     return [row for epoch in found for row in epoch]
 
 
-@pytest.mark.parametrize("condition", [None, "l.x > r.y"])
+@pytest.mark.parametrize("condition", one_in(2, ["l.x > r.y", None]))
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("bounds", [(-30, 10), (0, 0), (5, 25), (-25, -5)], ids=str)
 def test_equals_a_nested_loop(how: How, condition: str | None, bounds: tuple[int, int]) -> None:

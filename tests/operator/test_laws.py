@@ -576,7 +576,7 @@ BY_KEY = one_in(2, BY_KEY) + one_in(11, [case for case in NESTED_OPERATORS if no
 """Those whose results do not depend on what else is in a row's partition."""
 
 
-@pytest.mark.parametrize("case", BY_KEY, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", one_in(2, BY_KEY), ids=lambda case: case.name)
 @settings(max_examples=examples(1, 20), **DRAWN)
 @given(seed=st.integers(0, 1 << 20), cut=st.integers(1, EPOCHS - 1), before=st.integers(1, PARTITIONS), after=st.integers(1, PARTITIONS))
 def test_how_many_partitions_there_are_is_invisible(case: Case, seed: int, cut: int, before: int, after: int) -> None:

@@ -388,7 +388,7 @@ def test_what_is_pending_is_pasted_before_it_is_said_how_far_an_image_is() -> No
     stage.finish()
 
 
-@pytest.mark.parametrize("mode", ["passive", "amnesia"])
+@pytest.mark.parametrize("mode", one_in(2, ["passive", "amnesia"]))
 def test_a_site_whose_disk_has_lost_what_it_has_alone_ends_and_the_run_goes_on(mode: str) -> None:
     """M1, B4. Method: all state goes to disks, and one can be read no more when there are images of everything."""
     stage = Stage("running", options={"state_memory_bytes": 1}, availability=mode)

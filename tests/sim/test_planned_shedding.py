@@ -26,6 +26,7 @@ from evenflow.swarm.thinned_cases import Thinnings
 from evenflow.swarm.thinned_checkers import Needed
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.model import CostModel
+from tests.drawn import one_in
 
 SITES = 3
 CAN = 3_000
@@ -197,7 +198,7 @@ def test_a_restart_keeps_what_was_kept() -> None:
     assert len([keep for keep in again.values() if keep]) > 3 and again.items() <= before.items()
 
 
-@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("nested", one_in(2, [True, False]))
 def test_thinned_rows_do_not_depend_on_their_order(nested: bool) -> None:
     """Goal: which rows go on follows from what they are (D1), equal ones included. Method: the same rows in other orders, in two
     partitions; as many of each kind go on, and a smaller share takes a part of the greater one's."""

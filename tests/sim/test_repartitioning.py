@@ -83,7 +83,7 @@ def test_nothing_travels_when_a_partition_is_split_and_the_new_ones_can_move() -
     stage.finish()
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", one_in(2, [2, 3]))
 def test_a_death_while_partitions_come_together(replicas: int) -> None:
     """Goal: what follows is decided by where replicas are. Method: everything is to be one partition; the target of a move dies."""
     stage = Stage(sites=6, replicas=replicas)

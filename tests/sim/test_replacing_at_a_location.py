@@ -22,7 +22,6 @@ from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.world import SimWorld
-from tests.drawn import one_in
 from tests.sim.test_replacing import KEYS, PARTS, ROWS, network
 
 FEW = ROWS * 2 // 3
@@ -115,7 +114,8 @@ class Located(Observer):
         assert sorted((row["k"], row["n"]) for row in counts) == [(k, n + 1) for k in range(KEYS) for n in range(2 * ROWS // KEYS)]
 
 
-@pytest.mark.parametrize("replicas", one_in(2, [1, 2]))
+@pytest.mark.conformance
+@pytest.mark.parametrize("replicas", [1, 2])
 def test_everything_is_lost_after_the_version_acts(replicas: int) -> None:
     run = Located(replicas)
     run.world.run_for(0.02)
@@ -141,7 +141,8 @@ def test_everything_is_lost_between_the_entry_of_the_plan_and_its_effect() -> No
     run.finish(2)
 
 
-@pytest.mark.parametrize("seed", one_in(8, range(8)))
+@pytest.mark.conformance
+@pytest.mark.parametrize("seed", range(8))
 def test_everything_is_lost_at_any_moment(seed: int) -> None:
     """Goal: what was promised comes; what was not is as if nobody had asked. Method: the moment is drawn, and so is the next one."""
     random = Random(seed)

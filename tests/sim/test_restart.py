@@ -119,7 +119,7 @@ def test_the_driver_is_lost_and_its_sites_go_on_for_a_while(seed: int) -> None:
     as_undisturbed(stage, durable, "running", 0.05, replicas=2, seed=seed)
 
 
-@pytest.mark.parametrize("everything", [False, True])
+@pytest.mark.parametrize("everything", one_in(2, [False, True]))
 def test_the_driver_is_lost_while_the_last_word_is_under_way(everything: bool) -> None:
     """Goal: who comes next finds that the run is over, and begins nothing; sinks have everything. Method: the journal's last entry has been
     sent and its answer has not come."""
@@ -137,7 +137,7 @@ def test_the_driver_is_lost_while_the_last_word_is_under_way(everything: bool) -
     assert stage.case.judge({sink: world.output(sink) for sink in world.released}) is None
 
 
-@pytest.mark.parametrize(("replicas", "everything"), [(1, False), (2, False), (2, True)])
+@pytest.mark.parametrize(("replicas", "everything"), one_in(2, [(1, False), (2, False), (2, True)], spread=True))
 def test_all_replicas_of_something_are_lost_and_the_same_driver_goes_on(replicas: int, everything: bool) -> None:
     """Goal: nothing is lost, repeated or different, on the sites that are left, or on new ones; what those that are left still do for the
     former generation is nobody's business. Method: kill the sites with all replicas of a partition, or all sites."""
@@ -324,7 +324,7 @@ def test_a_source_that_has_forgotten_its_rows_ends_the_run() -> None:
     assert by_epoch(stage.world.released) == stored
 
 
-@pytest.mark.parametrize("seed", one_in(4, range(24)))
+@pytest.mark.parametrize("seed", one_in(8, range(24)))
 def test_a_source_that_forgets_ends_the_run_exactly_if_the_rows_are_needed(seed: int) -> None:
     """Goal: rows before the newest checkpoint may go, others are named when they have, and nothing is given out instead. Method: all is
     lost at any time, and a partition of a source keeps its first rows only, however many."""
@@ -429,7 +429,7 @@ def test_planted_bugs_are_found(mutation: Mutation) -> None:
         SCENARIOS[mutation.name]()
 
 
-@pytest.mark.parametrize("away", [False, True])
+@pytest.mark.parametrize("away", one_in(2, [True, False]))
 def test_a_run_that_a_person_stops_says_so_and_goes_on_when_it_is_started_again(away: bool) -> None:
     """Goal: who stands by can tell it from a dead one, and a store that is away keeps no run from being stopped."""
     stage = Stage(replicas=2)

@@ -69,7 +69,7 @@ def test_all_is_lost_and_comes_again_from_the_newest_checkpoint(case: str) -> No
 
 
 @pytest.mark.parametrize(("sites", "replicas"), one_in(2, [(1, 1), (3, 2), (7, 2)], spread=True))
-@pytest.mark.parametrize("case", ["joins", "two_stages"])
+@pytest.mark.parametrize("case", one_in(2, ["two_stages", "joins"]))
 def test_onto_other_sites(case: str, sites: int, replicas: int) -> None:
     stage = staged(case, replicas=2)
     stage.cluster.restart(sites=sites, replicas=replicas)

@@ -87,7 +87,7 @@ class Stage:
 
 
 @pytest.mark.parametrize("case", one_in(3, ["running", "windows", "joins", "two_stages", "boxes", "late"]))
-@pytest.mark.parametrize("checkpoints", [True, False])
+@pytest.mark.parametrize("checkpoints", one_in(2, [True, False]))
 def test_what_only_a_dead_site_had_begins_again_elsewhere(case: str, checkpoints: bool) -> None:
     """Goal: nothing lost, repeated or different when the one replica of something dies; the run goes on.
     Method: kill the site that has most alone, behind a checkpoint, or before there is any."""

@@ -31,6 +31,7 @@ from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.model import CostModel
 from evenflow.world.sim.watching import SimWatch
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 
 PATIENCE_MS = 100
 SITES = 3
@@ -133,7 +134,9 @@ def percentile(values: Sequence[float], share: float) -> float:
     return float(np.quantile(values, share))
 
 
-@pytest.mark.parametrize(("load", "dear", "cheap"), [(1.5, (0.8, 1.0), (0.1, 0.45)), (3.0, (0.35, 0.75), (0.0, 0.15))])
+@pytest.mark.parametrize(
+    ("load", "dear", "cheap"), one_in(2, [(1.5, (0.8, 1.0), (0.1, 0.45)), (3.0, (0.35, 0.75), (0.0, 0.15))], spread=True)
+)
 def test_of_two_sources_the_dear_one_keeps_more(load: float, dear: tuple[float, float], cheap: tuple[float, float]) -> None:
     """Goal: what an epoch may have goes to rows that are worth most, without any plan. Two sources of half the load each, for outputs of
     weight 1 and 0.2."""
@@ -285,7 +288,7 @@ def test_a_restart_leaves_out_what_was_left_out() -> None:
     assert flood.rows_out() == flood.oracle()
 
 
-@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("checkpoint", one_in(2, [True, False]))
 def test_a_recovery_in_place_leaves_out_what_was_left_out(checkpoint: bool) -> None:
     """Goal: the same driver's next generation makes the epochs of a spell again as they are recorded, and what is told of them counts once
     (J3, K14). Method: all replicas of some partitions die under overload, twice, with checkpoints in the spell or without; what sites tell

@@ -17,7 +17,8 @@ from tests.sim.test_statistics import FED, ROWS, passed
 from tests.sinks.test_table_formats import commits, sink_at
 
 
-@pytest.mark.parametrize("format_", ["delta", pytest.param("iceberg", marks=pytest.mark.conformance)])
+@pytest.mark.conformance  # As of files: test_larger_files.
+@pytest.mark.parametrize("format_", ["delta", "iceberg"])
 def test_losses_and_restarts_show_in_no_table(tmp_path: Path, format_: str) -> None:
     """Goal: nothing lost, nothing twice, no commit of an epoch that is not durable. Method: a site is lost, later everything, and then a
     driver whose sites go on for a while."""

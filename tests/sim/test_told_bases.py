@@ -186,6 +186,7 @@ BUGS = (
 TURNS = Mutation("turns are never over", "site.depending:_is_here", "not turns.groups", "False")
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize(("bug", "scenario"), BUGS, ids=[bug.name for bug, _ in BUGS])
 def test_planted_bugs_show(bug: Mutation, scenario: Any) -> None:
     with planted(bug), pytest.raises((AssertionError, EvenflowError, TimeoutError, KeyError)):

@@ -22,6 +22,7 @@ from evenflow.swarm.mutations import Mutation, planted
 from evenflow.swarm.upstream_mutations import UPSTREAM as PLANTED
 from evenflow.world.sim.model import SinkModel
 from evenflow.world.sim.world import SimWorld
+from tests.drawn import one_in
 from tests.sim.test_amnesia import some
 
 ROWS = 2_400
@@ -207,7 +208,7 @@ def test_planted_bugs_show(mutation: Mutation) -> None:
         play()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", one_in(2, SHAPES))
 @pytest.mark.parametrize("seed", some(range(6)))
 def test_epochs_that_a_reader_has_planned_and_not_stored_are_made_again(shape: str, seed: int) -> None:
     """Goal: a sink that reads by itself loses nothing with the one replica that kept epochs for it. Method: a slow reader; the host of the
