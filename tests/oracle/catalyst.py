@@ -7,7 +7,7 @@ gives the list of the value where there is one, and null where Spark raises. The
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -17,9 +17,11 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column
 
+AS_WRITTEN: Final = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Nothing is compiled to Java."""
+
 INTERPRETED: Final = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    **AS_WRITTEN,
     "spark.sql.optimizer.excludedRules": ",".join(
         f"org.apache.spark.sql.catalyst.optimizer.{rule}"
         for rule in (
@@ -98,11 +100,16 @@ def frame_of(spark: SparkSession, batch: pa.RecordBatch) -> DataFrame:
 
 
 @contextmanager
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    for key, value in INTERPRETED.items():
+def interpreted(spark: SparkSession, settings: Mapping[str, str] = INTERPRETED) -> Iterator[None]:
+    """The session has these settings meanwhile, and then those of before."""
+    before = {key: spark.conf.get(key, None) for key in settings}
+    for key, value in settings.items():
         spark.conf.set(key, value)
     try:
         yield
     finally:
-        for key in INTERPRETED:
-            spark.conf.unset(key)
+        for key, former in before.items():
+            if former is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, former)

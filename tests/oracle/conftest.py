@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evenflow.world.spark.cluster.session import QUICK_START, embedded_session, stop_session
+from tests.drawn import MANY
 
 
 @pytest.fixture(scope="package")
@@ -19,6 +20,9 @@ def spark() -> Iterator[Any]:
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "false",
+        # To compile queries that are run once to Java takes longer than to run them: `make conformance` has them as users do.
+        "spark.sql.codegen.wholeStage": str(MANY).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if MANY else "NO_CODEGEN",
         # Most of its work is to compile queries that are run once: the JVM's quick compiler, and one collector, have least to do.
         "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -XX:+UseSerialGC {QUICK_START}",
     }

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from evenflow.query.expression import compile_expression
+from tests.oracle.catalyst import AS_WRITTEN, interpreted
 
 pytestmark = pytest.mark.oracle
 
@@ -504,14 +505,9 @@ def batch() -> pa.RecordBatch:
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, batch: pa.RecordBatch) -> pa.Table:
     # Hundreds of expressions over eight rows: compiling them to Java would take a minute, interpreting them takes no time.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    frame = spark.createDataFrame(pa.Table.from_batches([batch])).coalesce(1)
-    try:
+    with interpreted(spark, AS_WRITTEN):
+        frame = spark.createDataFrame(pa.Table.from_batches([batch])).coalesce(1)
         return frame.selectExpr(*[f"({text}) as e{i}" for i, text in enumerate(EXPRESSIONS)]).toArrow()
-    finally:
-        spark.conf.unset("spark.sql.codegen.wholeStage")
-        spark.conf.unset("spark.sql.codegen.factoryMode")
 
 
 @pytest.mark.timeout(300)

@@ -15,6 +15,7 @@ from evenflow.errors import EvenflowError
 from evenflow.query.expression import compile_expression
 from evenflow.query.sql.types import name_of
 from evenflow.stream.schema import parse_ddl, schema_of_spark
+from tests.oracle.catalyst import AS_WRITTEN, interpreted
 
 pytestmark = pytest.mark.oracle
 
@@ -209,15 +210,10 @@ def batch() -> pa.RecordBatch:
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession) -> tuple[pa.Schema, list[Row]]:
     # As in test_expression_oracle: interpreting takes less than compiling.
-    spark.conf.set("spark.sql.codegen.wholeStage", "false")
-    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    try:
+    with interpreted(spark, AS_WRITTEN):
         frame = spark.createDataFrame(ROWS, DDL).coalesce(1)
         found = frame.selectExpr(*(f"({text}) AS c{at}" for at, text in enumerate(EXPRESSIONS)))
         return schema_of_spark(found.schema.jsonValue(), "Spark"), found.collect()
-    finally:
-        spark.conf.unset("spark.sql.codegen.wholeStage")
-        spark.conf.unset("spark.sql.codegen.factoryMode")
 
 
 @pytest.mark.timeout(300)
