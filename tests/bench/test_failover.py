@@ -164,6 +164,13 @@ def test_a_kill_waits_for_redundancy_and_for_the_spare(monkeypatch: pytest.Monke
     assert made.calm == [(0.0, kill.at_s)]
 
 
+def test_nobody_is_killed_where_a_move_has_taken_a_base_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a death costs what the mode promises. Method: between being whole and the kill nothing has a base for a while."""
+    script = [(0.0, 1, 5, 1), (1.0, 1, 5, 0), (20.0, 1, 5, 1), (21.0, 1, 4, 0), (24.0, 1, 5, 1)]
+    made, _ = struck(monkeypatch, script, Setting(seconds_between=4.0, seed=3, availability="upstream"))
+    assert made.kills[0].at_s == pytest.approx(20.0, abs=0.1)
+
+
 @pytest.mark.parametrize(("mode", "redundant_s"), [("upstream", 9.0), ("passive", 9.0), ("amnesia", 5.0)])
 def test_what_begins_again_from_a_base_is_whole_when_it_has_one(monkeypatch: pytest.MonkeyPatch, mode: str, redundant_s: float) -> None:
     script = [(0.0, 1, 5, 1), (5.0, 1, 4, 0), (9.0, 1, 5, 1)]

@@ -99,6 +99,7 @@ class Watched:
         Raises what the run raises; ClusterError if it takes long."""
         calm_from_s = time.monotonic()
         self._pass(self._random.uniform(0.5, 1.5) * self.setting.seconds_between)
+        self._await_spared()
         sites = self._working()
         site = self._random.choice(sites)
         manner = self.setting.manners[len(self.kills) % len(self.setting.manners)]
@@ -118,6 +119,14 @@ class Watched:
             if self.setting.hang:
                 killing.resume(processes)
             kill.events = [dict(event) for event in self._events_since(known)[0]]
+
+    def _await_spared(self) -> None:
+        """What has been moved since it was whole may have no base for a while, and then a death costs what it is said to cost."""
+        deadline = time.monotonic() + WHOLE_WITHIN_S
+        while (spared := self.run.numbers().protected) < self.setting.spared:
+            if time.monotonic() > deadline:
+                raise ClusterError(f"within {WHOLE_WITHIN_S:.0f} s no moment at which {self.setting.spared} deaths cost nothing: {spared}")
+            self._pass(POLL_S)
 
     def _await_whole(self, kill: Kill, known: int, stopped: Sequence[int]) -> None:
         deadline = kill.at_s + WHOLE_WITHIN_S
