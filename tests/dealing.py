@@ -30,7 +30,7 @@ UNITS: Final = (FOLDERS[0], ON_A_CALM_CLUSTER, *FOLDERS[1:])
 CLUSTERS_OF_THEIR_OWN: Final = tuple(f"tests/spark/test_{name}.py" for name in ("interrupt", "restart", "standby", "streamed"))
 """Files there whose tests start what they need in processes that they kill."""
 DEAR: Final = (
-    "tests/spark/test_restart.py", "tests/cli/test_demo.py",
+    "tests/spark/test_streamed.py", "tests/spark/test_restart.py", "tests/cli/test_demo.py",
     "tests/sim/test_swarm.py", "tests/operator/test_laws.py", "tests/world/test_standby.py", "tests/world/test_keeping.py",
     "tests/world/test_in_place.py", "tests/world/test_collecting.py", "tests/sim/test_restoring.py", "tests/testing/test_preview.py",
 )  # fmt: skip
