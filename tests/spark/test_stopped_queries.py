@@ -1,4 +1,4 @@
-"""What ends Spark's query of a streaming DataFrame with a checkpoint location, while the run lives: it is started again, or said."""
+"""What ends Spark's query of a streaming DataFrame while the run lives: with a checkpoint location it is started again, or else said."""
 
 from __future__ import annotations
 
@@ -45,6 +45,22 @@ def test_a_query_that_somebody_stops_goes_on_and_closes_no_window(spark: Any, en
         assert not any('"ended": true' in path.read_text() for path in (tmp_path / "location" / FOLDER).glob("*/batches/*.json"))
     finally:
         run.stop()
+
+
+@pytest.mark.conformance
+def test_without_a_location_a_query_that_somebody_stops_is_an_error_and_closes_no_window(spark: Any, engine: ef.Engine, named: Any) -> None:
+    frame = spark.readStream.format("rate").options(rowsPerSecond=50, numPartitions=1).load()
+    flow, out, windows = ef.Dataflow(named("nowhere")), ef.sinks.memory(named("rows")), ef.sinks.memory(named("windows"))
+    rows = flow.from_spark(frame, name="made").with_watermark("timestamp", "0 seconds")
+    rows.to(out, name="rows")
+    rows.group_by().window("365 days").agg(n="count(*)").to(windows, name="windows")
+    run = engine.start(flow)
+    wait_until(lambda: out.rows().num_rows > 0, 90, "rows")
+    for query in spark.streams.active:
+        query.stop()
+    with pytest.raises(SourceError, match="box 'made': somebody has stopped Spark's query"):
+        run.await_termination(60)
+    assert windows.rows().num_rows == 0
 
 
 @pytest.mark.conformance

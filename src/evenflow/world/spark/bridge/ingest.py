@@ -5,6 +5,9 @@ leads ingress partition `partition modulo n`, where they are staged until the ta
 the sites hear that the batch is whole; when there will be no other, that the source has ended. All sites hear it and remember it, since any
 of them may lead later on. With replicas a task ends well when its rows are settled, so that the word never overtakes them.
 
+A streaming query never ends by itself. Where somebody stops it, some tasks of its last batch may have given their rows and others not: the
+run has failed, since the end of its source would close windows that are not whole.
+
 A job is never run again from here: another run of it may cut its rows into other tasks. Tasks find the successor of a site that is lost by
 themselves, and a task that is lost itself is Spark's to run again.
 """
@@ -100,8 +103,8 @@ class Ingest:
                 raise SourceError(f"box {self._source!r}: the dataflow was loaded from JSON and has no DataFrame; build it with from_spark")
             if self._streaming:
                 self._stream()
-            else:
-                self._push(self._frame, 0, in_group=True)
+                return
+            self._push(self._frame, 0, in_group=True)
             self._tell(ended=True)
             for begin in self.on_given:
                 begin()
@@ -133,7 +136,8 @@ class Ingest:
         self._coordinator.call_soon(lambda: self._run.pushed(message))
 
     def _stream(self) -> None:
-        """Run the DataFrame's query until it ends by itself (a source that ends) or the run does."""
+        """Run the DataFrame's query until the run is over, or drains and takes nothing in. Raises what the query fails of, and SourceError
+        if somebody has stopped it."""
         checkpoints = OwnedDirectory(INGEST) if self._local() else None
         writer = self._frame.writeStream.foreachBatch(lambda frame, batch: self._push(frame, int(batch), in_group=False))
         if checkpoints is not None:
@@ -148,6 +152,11 @@ class Ingest:
             error = query.exception()
             if error is not None:
                 raise error
+            if not self._run.machine.draining:
+                raise SourceError(
+                    f"box {self._source!r}: somebody has stopped Spark's query of it, {self._group!r}, and what its last batch lacks is "
+                    "not known: stop the run instead; with a checkpoint location the query goes on where it was"
+                )
         finally:
             if query.isActive:
                 query.stop()
@@ -161,6 +170,8 @@ class Ingest:
 
 def ingest_error(source: str, error: Exception) -> EvenflowError:
     """The user's error for an ingest job that failed for good."""
+    if isinstance(error, SourceError):
+        return error
     text = str(error)
     for line in text.splitlines():
         if "SchemaChanged: " in line:
