@@ -30,7 +30,8 @@ WAITING_BYTES_MAX: Final = 32 * 2**20
 
 
 class Pieces(Protocol):
-    """Encoded rows, in the order in which they were added. rewind: before the first `take`, after the last `add`."""
+    """Encoded rows, in the order in which they were added. rewind: before the first `take`, after the last `add`; it raises OSError if
+    they are not all there."""
 
     def add(self, piece: bytes | memoryview) -> None: ...
     def rewind(self) -> None: ...
@@ -119,7 +120,8 @@ class PushedFeed:
     # ------------------------------------------------------------ from Spark's tasks and from the driver
 
     def finish(self, attempt: Attempt, answer: Callable[[], None]) -> None:
-        """The attempt has pushed everything. answer: called when the task may end, now or later."""
+        """The attempt has pushed everything. answer: called when the task may end, now or later. Raises OSError if its rows are not all
+        there: then it has not been, and another one may come."""
         task = attempt.task
         if self._closed or task[0] <= self._batch_done:
             self.dropped += 1
@@ -136,8 +138,8 @@ class PushedFeed:
                 answer()
                 return
         else:
-            self._finished.add(task)
             attempt.kept.rewind()
+            self._finished.add(task)
             attempt.known = self._entered.tasks.get(task, NOTHING)
             self._queue.append(attempt)
             self._waiting_bytes += attempt.total_bytes

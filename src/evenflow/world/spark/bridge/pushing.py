@@ -40,6 +40,8 @@ LOOK_S: Final = 2.0
 """While a task waits for its answer it asks this often whether the site still leads: one that has been stopped says nothing at all."""
 RETRY_FIRST_S: Final = 0.02
 RETRY_LAST_S: Final = 0.5
+ROOM_S: Final = 5.0
+"""After which a site that had no room for the rows gets them again."""
 SILENCE_S: Final = 3.0
 """How long a task asks a driver that does not listen any more."""
 PATIENCE_S: Final = 60.0
@@ -84,6 +86,10 @@ def push(to: Ingresses, batch: int, schema: bytes, batches: Iterable[pa.RecordBa
     yield pa.record_batch({"rows": pa.array([rows], pa.int64())})
 
 
+class NoRoom(ConnectionError):
+    """A site cannot keep the rows now."""
+
+
 class PushingOnce:
     """One attempt of a task, on its way to the site that leads its ingress partition. Raises OSError when that fails."""
 
@@ -105,9 +111,16 @@ class PushingOnce:
         self._connection().send(ROWS, [piece])
 
     def finish(self) -> None:
-        """There are no more rows. Returns when they have been taken."""
+        """There are no more rows. Returns when they have been taken. Raises SourceError if the site cannot keep them."""
         self._say_finish()
-        self._connection().hear()
+        refused = self._connection().hear().get("refused")
+        if refused:
+            rows = f"the rows of partition {self._hello['partition']} of Spark's batch {self._hello['batch']}"
+            raise SourceError(f"box {self._to.source!r}: {self._leading} takes none of {rows}: {refused}")
+
+    @property
+    def _leading(self) -> str:
+        return "nobody" if self._address is None else f"the site at {self._address[0]}:{self._address[1]}"
 
     def _say_finish(self) -> None:
         self._connection().tell(ask="finish")
@@ -165,6 +178,8 @@ class Pushing(PushingOnce):
                 return
             except (OSError, StrangerRefused, ProtocolError) as error:
                 self._break()
+                if isinstance(error, NoRoom):
+                    pause_s = ROOM_S  # All of them are sent again.
                 if time.monotonic() > deadline_s:
                     raise SourceError(
                         f"box {self._to.source!r}: for {PATIENCE_S:.0f} s no site has taken the rows of partition "
@@ -195,7 +210,10 @@ class Pushing(PushingOnce):
         ready.register(connection, select.POLLIN)
         if not ready.poll(LOOK_S * 1000):
             return False
-        if not connection.hear().get("taken"):
+        said = connection.hear()
+        if refused := said.get("refused"):
+            raise NoRoom(f"{self._leading}: {refused}")
+        if not said.get("taken"):
             raise ConnectionError("the site does not lead the ingress partition")
         return True
 

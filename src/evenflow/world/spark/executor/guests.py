@@ -3,6 +3,7 @@
 They know the engine's secret, but what they send is never unpickled: rows are Arrow IPC, requests are JSON.
 
     push   hello {"as": "push", run, source, to, batch, partition, attempt}; ROWS...; {"ask": "finish"}  -> {"taken": true} | {"gone": true}
+           {"refused": why}, perhaps before the rows are all there: this site cannot keep them now
     fetch  hello {"as": "fetch", run, sink}; {"ask": "newest", "taken", "stored"} -> {"newest", "committed", "taken", "stored",
            "begun", "ended", "offer"} | {"gone": true}; see `held.py`; stored: what another replica has said
            {"ask": "rows", "after", "through"} -> (ROWS..., {"epoch"})..., {"rows": count} | {"newest", "since"}: not all are here
@@ -117,6 +118,19 @@ class Pusher:
         self._finished = False
 
     def take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+        if self._finished:
+            return  # What was on its way when its rows were refused.
+        try:
+            self._take(channel, kind, body)
+        except OSError as error:
+            why = f"it cannot keep them in a temporary file: {error}"
+            log.warning("rows of a task of Spark for source %r are refused: %s", self._source, why)
+            self.forget()
+            self._finished = True
+            answer(channel, refused=why)
+
+    def _take(self, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+        """Raises OSError if the rows find no room."""
         if kind == ROWS:
             self._attempt.add(body)
             return
@@ -125,13 +139,14 @@ class Pusher:
             answer(channel, gone=True)
             return
         feed = hosted.pushed_feed(self._source, self._to)
-        self._finished = True
         if feed is None:
             # The source is over here: the run drains, so nothing more is taken in. Or this site does not lead (yet, or any more).
-            self._attempt.kept.close()
+            self.forget()
+            self._finished = True
             answer(channel, gone=True)
             return
         feed.finish(self._attempt, lambda: answer(channel, taken=True))
+        self._finished = True
 
     def forget(self) -> None:
         if not self._finished:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO, Final
 
 from evenflow.world.spark.net.framing import Piece
@@ -16,7 +17,8 @@ STAGED_BYTES_MAX: Final = 64 * 2**20
 class Kept:
     """Pieces in the order in which they were added, `most_bytes` of them in memory and the others in `file`, if there are others.
 
-    When all are there they are gone through, as often as one likes, or taken one by one.
+    When all are there they are gone through, as often as one likes, or taken one by one. Where the file finds no room `add`, the first
+    `rewind` and going through them raise OSError: what was added is not all there then.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -66,5 +68,6 @@ class Kept:
         self._pieces.clear()
         self._lengths.clear()
         if self.file is not None:
-            self.file.close()
+            with suppress(OSError):  # What is still in its buffer finds no room, and nobody wants it.
+                self.file.close()
             self.file = None
