@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,11 @@ import pytest
 import evenflow as ef
 from evenflow.availability.group import Group, Shape
 from evenflow.errors import GroupDiffers, RegionsDisagree, SinkError
+from evenflow.sinks.sink import RunOver, Writer
+from evenflow.world.spark.driver.outlet import Finished, Outlet
+from evenflow.world.spark.net.reactor import Clock
 from evenflow.world.spark.regions.appending import AppendingWriter, Shared
+from evenflow.world.spark.regions.silent import WithholdingWriter
 
 EPOCHS = [1, 2, 5, 9, 10, 11, 20]
 
@@ -161,8 +166,48 @@ def test_a_region_of_another_version_and_one_that_knows_of_no_notes_go_on(tmp_pa
         one.close()
 
 
-def test_a_run_that_ends_does_not_wait_for_its_turn(region: Callable[[int], AppendingWriter]) -> None:
+class Silenced:
+    """As the sink of a silent region that is believed by now."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared, self.retries, self.backoff_ms = shared, shared.retries, shared.backoff_ms
+
+    def open(self, run_id: str) -> Writer:
+        made = WithholdingWriter.__new__(WithholdingWriter)
+        made._writer, made._close_ear = self._shared.open(run_id), lambda: None
+        made.write = made._writer.write  # type: ignore[method-assign]
+        return made
+
+
+@pytest.mark.parametrize("silent", [False, True])
+@pytest.mark.parametrize("retries", [0, 5])
+def test_a_run_that_ends_does_not_wait_for_its_turn_and_has_not_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, retries: int, silent: bool
+) -> None:
+    """Nor does it append behind its end, when those come for whom it waited."""
+    sink = replace(ef.sinks.table(str(tmp_path / "shop.db"), "out"), retries=retries)
+    shared, said, waits = Shared(sink, "out", 99, 0), list[object](), threading.Semaphore(0)
+    look = AppendingWriter._look
+
+    def looks(self: AppendingWriter) -> None:
+        look(self)
+        waits.release()
+
+    monkeypatch.setattr(AppendingWriter, "_look", looks)
+    outlet = Outlet("out", Silenced(shared) if silent else shared, "traffic", Clock(), said.append, said.append)
+    outlet.put(Finished(1, 0, rows(1).serialize(), rows(1).schema))
+    for _ in range(3):
+        assert waits.acquire(timeout=20)
+    outlet.close()
+    assert outlet.join(20)
+    assert (said, outlet.error) == ([], None)
+    first: Any = Shared(sink, "out", 0, 0).open("traffic")
+    assert first._appender.last() == (0, 0)
+    first.close()
+
+
+def test_a_writer_that_is_closed_waits_no_more(region: Callable[[int], AppendingWriter]) -> None:
     last = region(99)
     threading.Timer(0.1, last.close).start()
-    with pytest.raises(SinkError, match="over"):
+    with pytest.raises(RunOver):
         last.write(1, rows(1))

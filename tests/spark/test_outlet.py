@@ -16,6 +16,7 @@ from evenflow.coordinator.first_copy import FirstCopy, FirstPortions
 from evenflow.errors import EvenflowError, SinkError
 from evenflow.exchange.portion import Portion
 from evenflow.plan.layout import FROM_COLUMN
+from evenflow.sinks.sink import Writer
 from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Given, Outlet
 from evenflow.world.spark.net.reactor import Clock
 
@@ -23,7 +24,7 @@ BATCH = pa.record_batch({"v": [1]})
 
 
 @dataclass
-class Scripted:
+class Scripted(Writer):
     """A sink and its own writer. writes: called one after the other, then nothing happens. closing: called when it is closed."""
 
     writes: list[Callable[[], object]]

@@ -7,6 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.world.test_watching import Given, Sites, address, small_run, soon, told, watched_engine
 
@@ -16,6 +17,7 @@ from evenflow.monitor.health import readiness
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.watching import FAILED_KEPT, OVER_KEPT, shown
+from evenflow.sinks.sink import Writer
 from evenflow.world.spark.driver.control_client import watch
 from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.operations import Operations
@@ -61,7 +63,7 @@ def test_one_that_is_stopped_has_not_failed(caplog: pytest.LogCaptureFixture, dr
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-class Unclosed:
+class Unclosed(Writer):
     """A sink that takes everything, and cannot be closed. closing: until then its writer waits."""
 
     retries, backoff_ms, newest = 0, 0.0, 0
@@ -71,6 +73,9 @@ class Unclosed:
 
     def open(self, run_id: str) -> Unclosed:
         return self
+
+    def write(self, epoch: int, batch: pa.RecordBatch) -> None:
+        return
 
     def close(self) -> None:
         assert self.closing.wait(20)

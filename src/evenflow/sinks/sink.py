@@ -26,6 +26,10 @@ MOST_WRITERS: Final = 4096
 Where = Literal["none", "driver", "site", "spark"]
 
 
+class RunOver(SinkError):
+    """An epoch is not written, since the run is over: nobody waits for it any more."""
+
+
 class Writer(ABC):
     """One open sink of one run. newest: the last epoch of the run that it had when it was opened, as far as it remembers epochs."""
 
@@ -47,6 +51,11 @@ class Writer(ABC):
     def begin_behind(self, epoch: int) -> None:
         """What is written first is behind this epoch, the last one with rows before it. Called before the first `write`, of a region that
         began in the middle (race.md, W4)."""
+        return
+
+    def interrupt(self) -> None:
+        """The run is over: a `write` that waits for others does so no more, and raises RunOver, having written nothing. Called from another
+        thread, which it may not hold up, perhaps twice; `close` follows."""
         return
 
     def ended(self) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from evenflow.coordinator.first_copy import FirstPortions
 from evenflow.errors import EvenflowError, GroupDiffers, RegionsDisagree, SinkError
 from evenflow.exchange.portion import Portion, rows_of, without_producer
+from evenflow.sinks.sink import RunOver
 from evenflow.statistics.histogram import Histogram
 from evenflow.world.spark.driver.taking import check_sinks
 from evenflow.world.spark.net.reactor import Clock
@@ -83,6 +84,7 @@ class Outlet:
         self._rowed = deque[int]((last,))
         self._epochs: SimpleQueue[Finished | Given | None] = SimpleQueue()
         self._closing, self._ended = threading.Event(), False
+        self._writer: Any = None
         self._lock = threading.Lock()
         self._latencies = Histogram()
         self._thread = threading.Thread(target=self._serve, name=f"evenflow-sink-{name}", daemon=True)
@@ -128,9 +130,12 @@ class Outlet:
         return rowed[0]
 
     def close(self, *, ended: bool = False) -> None:
-        """Write nothing more: the run is over. An epoch that is being written is written. ended: all epochs that there are have been."""
+        """Write nothing more: the run is over. An epoch that is being written is written, unless it waits for another region. ended: all
+        epochs that there are have been."""
         self._ended = self._ended or ended
         self._closing.set()
+        if self._writer is not None:
+            self._writer.interrupt()
         self._epochs.put(None)
 
     def last_words(self, failed: Callable[[EvenflowError], None]) -> None:
@@ -150,7 +155,7 @@ class Outlet:
     def _serve(self) -> None:
         writer = None
         try:
-            writer = self._sink.open(self._run_id)
+            writer = self._writer = self._sink.open(self._run_id)
             check_sinks({self._name: writer.newest}, self._run_id, self._known)
             while (item := self._epochs.get()) is not None and not self._closing.is_set():
                 if isinstance(item, Given):
@@ -187,6 +192,8 @@ class Outlet:
             try:
                 write(item.epoch, batch)
             except BaseException as error:  # The user's function may call sys.exit: this thread must not end in silence.
+                if isinstance(error, RunOver):
+                    return False
                 if isinstance(error, RegionsDisagree | GroupDiffers):
                     self._failed(error)
                     return False

@@ -17,7 +17,7 @@ from evenflow.availability.committing import Appending, Held, Next, Turns
 from evenflow.availability.group import Region, check_chain
 from evenflow.errors import SinkError
 from evenflow.kernels.digest import set_of_rows
-from evenflow.sinks.sink import Appender, Sink, Writer
+from evenflow.sinks.sink import Appender, RunOver, Sink, Writer
 from evenflow.sinks.stream import StreamSink
 from evenflow.world.spark.regions.serving import Served
 
@@ -39,7 +39,7 @@ class AppendingWriter(Writer):
         not go on with one: at a location a dataflow may have become another one. "": nobody asks."""
         self._appender, self._appending = appender, Appending(turns, last)
         self._whose = whose if last == 0 else ""
-        self._closed, self._said, self._told_us = threading.Event(), False, _now_us()
+        self._over, self._said, self._told_us = threading.Event(), False, _now_us()
 
     @property
     def appended(self) -> int:
@@ -55,7 +55,7 @@ class AppendingWriter(Writer):
         self._appending.prev = self._appending.turns.begun = epoch
 
     def write(self, epoch: int, batch: pa.RecordBatch) -> None:
-        """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree, GroupDiffers."""
+        """Return when the sink has the epoch, whoever wrote it. Raises RegionsDisagree, GroupDiffers, RunOver."""
         if not batch.num_rows:
             self._say_again()
             return
@@ -65,8 +65,8 @@ class AppendingWriter(Writer):
                 case Next.LOOK:
                     self._look()
                 case Next.WAIT:
-                    if self._closed.wait(LOOK_S):
-                        raise SinkError("the run is over")
+                    if self._over.wait(LOOK_S):
+                        raise RunOver(f"sink {self._appending.turns.sink!r}: the run is over, and epoch {epoch} waited for another region")
                     self._look()
                     self._say(epoch)
                 case Next.APPEND:
@@ -109,8 +109,11 @@ class AppendingWriter(Writer):
             check_chain(self._appending.turns.sink, self._whose, noted)
         self._appending.looked(held, _now_us())
 
+    def interrupt(self) -> None:
+        self._over.set()
+
     def close(self) -> None:
-        self._closed.set()
+        self._over.set()
         self._appender.close()
 
 

@@ -107,6 +107,9 @@ class WithholdingWriter(Writer):
             self._writer.begin_behind(prev)
             self._begun = True
 
+    def interrupt(self) -> None:
+        self._writer.interrupt()
+
     def ended(self) -> None:
         """A region that was never believed does not say that all is over."""
         if self._silent.over.is_set() and self._withheld.known:
