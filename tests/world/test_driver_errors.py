@@ -22,10 +22,12 @@ from evenflow.world.spark.net import control
 
 
 class Sites:
-    """What a run asks of the coordinator. refuse: raises over some messages. later: what is to be done, when somebody calls it."""
+    """What a run asks of the coordinator. there: who is. refuse: raises over some messages. later: what is to be done, when somebody calls
+    it."""
 
     def __init__(self) -> None:
         self.clock: Any = SimpleNamespace(now_us=lambda: 1)
+        self.there = [0, 1]
         self.said: list[tuple[int, Any]] = []
         self.later: list[Callable[[], None]] = []
         self.refuse: Callable[[Any], None] = lambda message: None
@@ -41,7 +43,7 @@ class Sites:
         self.later.append(call)
 
     def present(self) -> list[int]:
-        return [0, 1]
+        return self.there
 
     def host_of(self, site: int) -> str:
         return "here"
@@ -129,6 +131,27 @@ def test_an_error_behind_the_end_changes_nothing() -> None:
     for _ in range(2):
         run.handle(SiteReady(0))
     assert sites.ended() == [0, 1] and "a bug" in str(over(sites, run))
+
+
+@pytest.mark.parametrize("built", [False, True])
+def test_who_has_not_joined_yet_is_told_of_the_end(built: bool) -> None:
+    """Goal: a newcomer forgets its part, and nobody waits for who has none. Method: the run ends while it builds its part, or when it has
+    and the run has not begun; another site has just come, and one that had built its part has gone."""
+    sites = Sites()
+    run = begun(sites)
+    sites.there = [0, 1, 2, 3, 4]
+    for site in (0, 1, 2, 4):
+        run.begin(site)
+    if built:
+        run.hear(2, control.PartReady(1))
+    sites.there = [0, 1, 2, 3]
+    run.handle(RunBroken(QueryError("a bug")))
+    assert sites.ended() == [0, 1, 2]
+    for site in (0, 1):
+        run.hear(site, control.PartEnded(1))
+    assert not run.over.is_set()
+    run.hear(2, control.PartEnded(1))
+    assert run.over.is_set()
 
 
 def test_what_is_refused_is_the_callers_to_hear() -> None:

@@ -372,12 +372,12 @@ class RunLoop:
         return self.happenings.all()
 
     def _end(self, error: EvenflowError | None) -> None:
-        """Tell the sites to forget the run, and wait a little for their last numbers."""
+        """Tell all sites that have a part to forget it, a newcomer that has not joined too, and wait a little for their last numbers."""
         self.error = error
         self._ended_s = time.monotonic()
-        self._unended = set(self._calls.present())
+        self._unended = self._telling.sites.union(self.machine.sites).intersection(self._calls.present())
         self._calls.call_later(LAST_WORDS_S, self._finish)
-        for site in self.machine.sites:
+        for site in sorted(self._unended):
             self._calls.send(site, control.EndPart(self.number))
         if error is None or not self.survives(error):
             self.close_sinks()

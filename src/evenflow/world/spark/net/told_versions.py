@@ -19,6 +19,11 @@ class Telling:
     def __init__(self) -> None:
         self._told: dict[int, int] = {}
 
+    @property
+    def sites(self) -> set[int]:
+        """Those that were given a part, whatever has become of them."""
+        return set(self._told)
+
     def began(self, site: int, plan: Plan) -> None:
         """A site was given its part of the run, with the plan as a whole."""
         self._told[site] = 0 if plan.version is None else plan.version.number
