@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
+import socket
 import threading
 import time
 import weakref
@@ -23,9 +25,17 @@ from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX
 from evenflow.world.spark.net.framing import CONTROL, HEADER, MAGIC, RELEASE, VERSION
-from evenflow.world.spark.net.handshake import dial
+from evenflow.world.spark.net.handshake import Connecting, dial
+from evenflow.world.spark.net.reactor import Reactor
 
 SECRET = b"s" * 32
+
+
+def hello_of(identity: str, job: int) -> dict[str, Any]:
+    return {
+        "as": "site", "engine": "engine", "incarnation": identity, "executor": identity, "identity": identity, "job": job,
+        "host": "here", "pid": 1, "port": 1, "attempt": 0,
+    }  # fmt: skip
 
 
 class Fake:
@@ -34,10 +44,7 @@ class Fake:
     def __init__(self, coordinator: DriverLoop, identity: str, job: int = 1, **more: Any) -> None:
         self.coordinator, self.taken = coordinator, 0
         self._saying = threading.Lock()  # Beats come from a thread of their own: a message goes out whole.
-        self.hello = {
-            "as": "site", "engine": "engine", "incarnation": identity, "executor": identity, "identity": identity, "job": job,
-            "host": "here", "pid": 1, "port": 1, "attempt": 0,
-        }  # fmt: skip
+        self.hello = hello_of(identity, job)
         self.connect(**more)
 
     def connect(self, **more: Any) -> None:
@@ -333,6 +340,100 @@ def test_a_site_that_only_the_driver_does_not_hear_lives(world: Callable[..., Wo
     made.silent = {2}
     time.sleep(1.5)  # Nothing happens, which no event can say.
     assert made.lost == []
+
+
+# ---------------------------------------------------------------- what goes wrong in the driver
+
+
+def ghost(made: World, identity: str, job: int) -> None:
+    """A site that says hello and is gone before the driver, which is held up, has read it."""
+    held, gone = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        held.set()
+        gone.wait(20)
+
+    with socket.create_connection(("127.0.0.1", made.coordinator.port)) as sock:
+        end = Connecting(SECRET, hello_of(identity, job), made.coordinator.port)
+        while not end.out:
+            end.feed(sock.recv(end.needs))
+        made.coordinator.call_soon(hold)
+        assert held.wait(20)
+        sock.sendall(end.out)
+    gone.set()
+
+
+def test_a_site_that_is_gone_behind_its_hello_was_never_there(world: Callable[..., World]) -> None:
+    made = world(2)
+    ghost(made, "a", 1)
+    one, two = made.site("a", 2), made.site("b", 3)
+    assert isinstance(one.first, control.You) and isinstance(two.first, control.You)
+    one.link(2)
+    two.link(2)
+    made.until(lambda: made.coordinator.ready)
+    assert made.coordinator.fleet.sites.keys() == made.coordinator.sites.keys() == {one.index, two.index}
+
+
+def test_a_death_behind_such_a_site_is_told(world: Callable[..., World]) -> None:
+    made = world(4)
+    fakes = [made.site(name, job) for job, name in enumerate("abc")]
+    for fake in fakes:
+        fake.link(3)
+    run: Any = Idle(0, 1, 2)
+    made.coordinator.add_run(run)
+    made.until(lambda: run.begun == [0, 1, 2])
+    ghost(made, "d", 4)
+    fakes[2].close()
+    made.until(lambda: made.lost)
+    assert run.lost == [2] and fakes[0].hear().sites.keys() == {0, 1}
+
+
+def test_a_site_that_cannot_be_taken_in_is_let_go(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its socket cannot be watched: the system's limit, or the user's, has been reached."""
+    made = world(1)
+    lives = Reactor.register
+
+    def register(self: Reactor, *given: Any) -> None:
+        if self is made.coordinator._reactor and made.coordinator.fleet.sites:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        lives(self, *given)
+
+    monkeypatch.setattr(Reactor, "register", register)
+    with pytest.raises(ConnectionError):
+        made.site("a", 1)
+    made.until(lambda: made.lost)
+    assert not made.coordinator.fleet.sites and not made.coordinator.sites
+    monkeypatch.undo()
+    assert isinstance(made.site("a", 2).first, control.You)
+
+
+def test_what_goes_wrong_over_one_run_hides_a_death_from_nobody(world: Callable[..., World], caplog: pytest.LogCaptureFixture) -> None:
+    made = world(2)
+    fakes = [made.site(name, job) for job, name in enumerate("ab")]
+    for fake in fakes:
+        fake.link(2)
+    broken: Any = Idle(0, 1)
+    broken.lose = lambda lost: 1 // 0
+    run: Any = Idle(0, 1)
+    run.number = 2
+    made.coordinator.add_run(broken)
+    made.coordinator.add_run(run)
+    made.until(lambda: run.begun == [0, 1])
+    fakes[1].close()
+    made.until(lambda: made.lost)
+    assert run.lost == [1] and [index for index, _ in made.lost] == [1]
+    assert "ZeroDivisionError" in caplog.text and "TellRun" in caplog.text, "and it is said of what"
+
+
+def test_a_hello_without_what_the_driver_needs_makes_no_site(world: Callable[..., World]) -> None:
+    made = world(1)
+    for lacks in ("port", "job", "incarnation"):
+        hello = {name: said for name, said in hello_of("a", 1).items() if name != lacks}
+        with dial(("127.0.0.1", made.coordinator.port), SECRET, hello) as connection:
+            connection.settimeout(20)
+            with pytest.raises(ConnectionError):
+                connection.receive()
+    assert isinstance(made.site("a", 2).first, control.You)
 
 
 # ---------------------------------------------------------------- who leaves as planned

@@ -30,6 +30,7 @@ from evenflow.coordinator.fleet import (
     BeginPart,
     Dismiss,
     Fleet,
+    FleetAction,
     FleetEvent,
     Hello,
     LetAllGo,
@@ -51,7 +52,7 @@ from evenflow.errors import ClusterError
 from evenflow.statistics.progress import SiteProcess
 from evenflow.world.spark.bridge.pushing import tell_leader
 from evenflow.world.spark.bridge.stream_source import tell_where
-from evenflow.world.spark.driver.known import KnownSite, Warnings
+from evenflow.world.spark.driver.known import Hailing, KnownSite, Warnings
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.versions import Versions
 from evenflow.world.spark.executor.preparing import Preparations
@@ -329,29 +330,34 @@ class DriverLoop:
             return
         if other := self._versions.refusal(hello):
             log.warning("%s", other)
-            self._hailing = sock, hello
-            self._refuse(control.Leave(f"failed: ClusterError: {other}", False))
+            self._refuse(sock, control.Leave(f"failed: ClusterError: {other}", False))
             return
-        site = int(hello["site"]) if "site" in hello else None
-        where = f"on executor {hello['executor']} ({hello.get('host')}, process {hello.get('pid')})"
-        newcomer = Newcomer(hello["job"], str(hello["executor"]), str(hello["identity"]), str(hello["incarnation"]), where)
-        self._hailing = sock, hello
-        self.observe(Hello(newcomer, self._now_us(), site))
+        try:  # All that may be wrong with it is found before the fleet hears of a site.
+            where = f"on executor {hello['executor']} ({hello.get('host')}, process {hello.get('pid')})"
+            newcomer = Newcomer(int(hello["job"]), str(hello["executor"]), str(hello["identity"]), str(hello["incarnation"]), where)
+            site, taken = (int(hello["site"]), int(hello["taken"])) if "site" in hello else (None, 0)
+            self._hailing = Hailing(sock, hello, (str(hello.get("listens") or sock.peer_host), int(hello["port"])), taken)
+        except OSError as error:
+            log.info("a site %s was gone when its hello was read: %s", where, error)
+            sock.close()
+        except (KeyError, ValueError, TypeError) as error:
+            log.warning("a connection with an incomprehensible hello was closed: %r", error)
+            sock.close()
+        else:
+            self.observe(Hello(newcomer, self._now_us(), site))
 
-    def _refuse(self, leave: control.Leave) -> None:
-        sock, _ = self._hailing
+    def _refuse(self, sock: Connection, leave: control.Leave) -> None:
         channel = Channel(sock, self._reactor, lambda channel, kind, body: None, lambda channel, reason: None)
         channel.send(CONTROL, control.encode(leave))
 
     def _take_in(self, index: int) -> None:
-        sock, hello = self._hailing
+        hailing = self._hailing
         line = Line(lambda kind, body: self._heard(index, kind, body), keeps=self._beats)
-        address = (str(hello.get("listens") or sock.peer_host), int(hello["port"]))
-        self.sites[index] = KnownSite(index, line, hello, address, self.fleet.sites[index])
+        self.sites[index] = KnownSite(index, line, hailing.hello, hailing.address, self.fleet.sites[index])
         self._resume(index, 0)
 
     def _resume(self, index: int, taken: int) -> None:
-        site, sock = self.sites[index], self._hailing[0]
+        site, sock = self.sites[index], self._hailing.sock
         line = site.line
         channel = Channel(sock, self._reactor, line.take, lambda channel, reason: self._unheard(site, channel, reason))
         channel.send(CONTROL, control.encode(control.You(site.index, line.taken, self._beat_s)))
@@ -417,46 +423,61 @@ class DriverLoop:
         self._notify()
 
     def observe(self, event: FleetEvent) -> None:
-        """Give the fleet an event and carry out what follows, one after the other. In the coordinator's thread."""
+        """Give the fleet an event and carry out what follows, one after the other. In the coordinator's thread. An error that is met over
+        one of them is logged, and the next one follows all the same: else nobody would be told, say, who is dead."""
         changed = False
         for action in self.fleet.handle(event):
             changed = changed or isinstance(action, TakeIn | LetGo | SiteCame)
-            match action:
-                case Refuse():
-                    self._refuse(control.Leave(action.why, action.again))
-                case TakeIn(site):
-                    self._take_in(site)
-                case Resume(site):
-                    self._resume(site, int(self._hailing[1]["taken"]))
-                case SendRoster(number, sites):
-                    known = {index: self.sites[index] for index in sites}
-                    self.send_all(control.Roster(number, {i: (*site.address, site.incarnation) for i, site in known.items()}))
-                case LetGo(site, why):
-                    gone = self.sites.pop(site)
-                    gone.line.send(CONTROL, control.encode(control.Leave(why)))
-                    gone.line.close()
-                case LetAllGo(why):
-                    self.send_all(control.Leave(why))
-                case BeginPart(run, site):
-                    self.runs[run].begin(site)
-                case TellRun(run, SiteLost() as lost):
-                    self.runs[run].lose(lost)
-                case TellRun(run, told):
-                    self.runs[run].handle(told)
-                case SiteCame(site):
-                    for call in self.on_site:
-                        call(site)
-                case SiteGone(site, why):
-                    for tell in self.on_lost:
-                        tell(site, why)
-                case SetPace():
-                    if self._beats:
-                        self.send_all(control.Pace(self._beat_s))
-                        self._tick_on()
-                case _:
-                    assert_never(action)
+            try:
+                self._carry_out(action)
+            except Exception as error:
+                log.exception("the coordinator met an error over %s and goes on", action)
+                if isinstance(action, TakeIn | Resume):
+                    self._cannot_serve(action, str(error))
         if changed:
             self._notify()
+
+    def _carry_out(self, action: FleetAction) -> None:
+        match action:
+            case Refuse():
+                self._refuse(self._hailing.sock, control.Leave(action.why, action.again))
+            case TakeIn(site):
+                self._take_in(site)
+            case Resume(site):
+                self._resume(site, self._hailing.taken)
+            case SendRoster(number, sites):
+                known = {index: self.sites[index] for index in sites}
+                self.send_all(control.Roster(number, {i: (*site.address, site.incarnation) for i, site in known.items()}))
+            case LetGo(site, why):
+                gone = self.sites.pop(site)
+                gone.line.send(CONTROL, control.encode(control.Leave(why)))
+                gone.line.close()
+            case LetAllGo(why):
+                self.send_all(control.Leave(why))
+            case BeginPart(run, site):
+                self.runs[run].begin(site)
+            case TellRun(run, SiteLost() as lost):
+                self.runs[run].lose(lost)
+            case TellRun(run, told):
+                self.runs[run].handle(told)
+            case SiteCame(site):
+                for call in self.on_site:
+                    call(site)
+            case SiteGone(site, why):
+                for tell in self.on_lost:
+                    tell(site, why)
+            case SetPace():
+                if self._beats:
+                    self.send_all(control.Pace(self._beat_s))
+                    self._tick_on()
+            case _:
+                assert_never(action)
+
+    def _cannot_serve(self, action: TakeIn | Resume, why: str) -> None:
+        """Who has just said hello finds the connection closed: a site that was here already dials again, a newcomer is one no more."""
+        self._hailing.sock.close()
+        if isinstance(action, TakeIn):
+            self.call_soon(lambda: self.observe(SiteEnded(action.site, self._now_us(), f"the driver cannot take it in: {why}")))
 
     def _notify(self) -> None:
         with self.changed:

@@ -1,4 +1,4 @@
-"""What the driver knows of a site that lives: its line, its address, what it has reported."""
+"""What the driver knows of a site that lives: its line, its address, what it has reported; and of one that says hello."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from evenflow.coordinator.fleet import Member
 from evenflow.monitor.reading import LogLine
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import Line
+from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import Hello as Greeting
 
 WARNINGS_KEPT: Final = 50
@@ -32,6 +33,16 @@ class Warnings:
             self.count += 1
         self.count += max(0, report.unsaid - self._unsaid.get(site, 0))
         self._unsaid[site] = report.unsaid
+
+
+@dataclass(frozen=True, slots=True)
+class Hailing:
+    """Who has just said hello as a site. address: where it listens. taken: messages that it has of the driver, if it was here before."""
+
+    sock: Connection
+    hello: Greeting
+    address: tuple[str, int]
+    taken: int
 
 
 @dataclass(slots=True)
