@@ -331,8 +331,8 @@ NAMES_MODULES = {
 }
 """Modules that import others by a name that is data, and why. Everybody else imports later by a statement in the function."""
 LATER = {
-    "world.spark.cluster.placement": "the body of a task travels without its module",
     "world.spark.cluster.ship": "the function travels without its module",
+    "world.spark.cluster.site_job": "the body of a task travels without its module",
     "sources.database": "Python may have been built without sqlite3",
 }
 """Who imports Python's own modules inside a function, and why: they are there, and mostly loaded already."""

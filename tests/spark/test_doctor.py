@@ -19,7 +19,7 @@ from evenflow.world.spark.cluster import diagnosis
 from evenflow.world.spark.cluster import doctor as home
 from evenflow.world.spark.cluster.diagnosis import Finding, Session
 from evenflow.world.spark.cluster.doctor import Meeting, await_executors, doctor, megabytes, overhead_mb, store_found
-from evenflow.world.spark.cluster.placement import Executor
+from evenflow.world.spark.cluster.located import Executor
 from evenflow.world.spark.driver.versions import Versions
 from evenflow.world.spark.executor import requirements
 from evenflow.world.spark.executor.entry import start_site

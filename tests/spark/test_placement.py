@@ -13,7 +13,8 @@ from evenflow.coordinator.detector import REPLICATED
 from evenflow.coordinator.fleet import Fleet
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster import placement
-from evenflow.world.spark.cluster.placement import Executor, Placement, check_replicas, check_session, check_slots
+from evenflow.world.spark.cluster.located import Executor
+from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
 from evenflow.world.spark.driver.engine import Engine
 
 

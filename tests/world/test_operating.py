@@ -17,7 +17,8 @@ from evenflow.coordinator.detector import REPLICATED, SiteEnded
 from evenflow.coordinator.events import DrainSite, SparesChanged
 from evenflow.coordinator.fleet import BeginPart, Fleet, FleetEvent, Hello, LetGo, Linked, Newcomer, TakeIn, TellRun
 from evenflow.errors import ClusterError, OperationRefused
-from evenflow.world.spark.cluster.placement import Executor, find_room
+from evenflow.world.spark.cluster.located import Executor
+from evenflow.world.spark.cluster.placement import find_room
 from evenflow.world.spark.driver import operations
 from evenflow.world.spark.driver.operations import Operations
 

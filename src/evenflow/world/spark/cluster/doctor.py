@@ -27,8 +27,8 @@ from evenflow.world.spark.cluster.diagnosis import (
     of_session,
     of_store,
 )
-from evenflow.world.spark.cluster.located import located
-from evenflow.world.spark.cluster.placement import Executor, allocates, check_session, executors, free_slots
+from evenflow.world.spark.cluster.located import Executor, located
+from evenflow.world.spark.cluster.placement import allocates, check_session, executors, free_slots
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.executor.requirements import versions
 

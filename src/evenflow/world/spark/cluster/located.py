@@ -1,9 +1,23 @@
-"""Tasks of Spark where they are wanted: a location is a preference, and no more than that."""
+"""Executors, and tasks of Spark where they are wanted: a location is a preference, and no more than that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """id: Spark's. host: the name by which the other executors reach it."""
+
+    id: str
+    host: str
+
+    @property
+    def location(self) -> str:
+        """How Spark's scheduler calls it in location preferences."""
+        return f"executor_{self.host}_{self.id}"
 
 
 def located(context: Any, locations: Sequence[str]) -> Any:

@@ -11,15 +11,15 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError, EvenflowError, TlsRefused
 from evenflow.world.spark.cluster.interrupts import heed
-from evenflow.world.spark.cluster.located import located
+from evenflow.world.spark.cluster.located import Executor
 from evenflow.world.spark.cluster.ship import on_executor, ship
+from evenflow.world.spark.cluster.site_job import SiteJob
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.net.trust import Trusted
 
@@ -46,19 +46,6 @@ _LOCAL: Final = re.compile(r"local(\[.*\])?")
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*(\d+)\s*\]")
 
 log = logging.getLogger("evenflow")
-
-
-@dataclass(frozen=True, slots=True)
-class Executor:
-    """id: Spark's. host: the name by which the other executors reach it."""
-
-    id: str
-    host: str
-
-    @property
-    def location(self) -> str:
-        """How Spark's scheduler calls it in location preferences."""
-        return f"executor_{self.host}_{self.id}"
 
 
 def check_session(spark: Any, sites: int, spares: int = 0) -> None:
@@ -198,55 +185,6 @@ def check_slots(context: Any, sites: int, what: str, needed: int = 1) -> None:
             f"{what} needs {slots} beside the {sites} sites, and {found}: give every executor two, "
             f'with spark.executor.cores=2 (it is {cores}) or the master "local-cluster[{sites},2,1024]"'
         )
-
-
-class SiteJob:
-    """The Spark job of one site, in a thread of its own. number: which start of a site of this engine it is. executor: where it would
-    rather be. ended: it is over, which `on_end` was told. why: what the site said, or the error's text.
-    again: it could not stay there, and may elsewhere.
-    """
-
-    def __init__(self, spark: Any, group: str, number: int, executor: Executor | None, task: Any, on_end: Callable[[], None]) -> None:
-        from pyspark import InheritableThread
-
-        self.group, self.number, self.executor, self.ended = group, number, executor, False
-        self.why, self.again = "", False
-        self._context, self._task, self._on_end = spark.sparkContext, task, on_end
-        self._over = threading.Event()
-        self._thread = InheritableThread(target=self._run, session=spark)
-        self._thread.daemon = True
-        self._thread.start()
-
-    def join(self, timeout_s: float) -> bool:
-        return self._over.wait(timeout_s)
-
-    def cancel(self) -> None:
-        self._context.cancelJobGroup(self.group)
-
-    def _run(self) -> None:
-        context = self._context
-        try:
-            context.setJobGroup(self.group, f"Evenflow site, start {self.number}", interruptOnCancel=False)
-            context.setLocalProperty("spark.scheduler.pool", f"evenflow-site-{self.number}")
-            rdd = located(context, [self.executor.location]) if self.executor else context.parallelize([0], 1)
-            task = self._task
-
-            def body(rows: Any) -> list[tuple[str, bool]]:
-                # An exception would make Spark try again, up to spark.task.maxFailures, and nobody would see why.
-                import traceback
-
-                try:
-                    return [task()]
-                except Exception:
-                    return [("failed: " + traceback.format_exc(), False)]
-
-            [(self.why, self.again)] = rdd.mapPartitions(body).collect()
-        except Exception as error:
-            self.why = str(error)
-        finally:
-            self.ended = True
-            self._over.set()
-            self._on_end()
 
 
 class Placement:

@@ -1,7 +1,7 @@
 """One run as the driver sees it: the coordinator's machine, and the sinks that live in the driver.
 
-Everything here happens in the coordinator's thread, except where it says otherwise. What people are told of the run is kept elsewhere and
-read from any thread: `Happenings` and `RunNumbers`.
+Everything here happens in the coordinator's thread, except where it says otherwise. What people are told of the run is said elsewhere, in
+any thread: `RunTold`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 import pyarrow as pa
 
 from evenflow.availability.group import Region
 from evenflow.availability.silence import COMPARED
 from evenflow.coordinator.appending import FENCED
-from evenflow.coordinator.clocks import behind_us, told_behind
+from evenflow.coordinator.clocks import told_behind
 from evenflow.coordinator.events import (
     Append,
     Collect,
@@ -51,18 +51,14 @@ from evenflow.coordinator.recovery import PATIENCE_MS
 from evenflow.coordinator.stored import Stored
 from evenflow.errors import EvenflowError, Fenced, OperationRefused, UnreadableMessage
 from evenflow.exchange.portion import Portion
-from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import FROM_COLUMN, Layout
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.policy.proposal import Parameters
 from evenflow.policy.shedding.live import Way
-from evenflow.query.network import Network
 from evenflow.site.events import Checkpoint, StateMemoryChanged
 from evenflow.site.facts import CopyLive
 from evenflow.site.replaying import FROM_NOTHING, Beginning
-from evenflow.site.view import NOBODY
-from evenflow.statistics.progress import CheckpointProgress, JournalProgress, Progress, SiteProcess, TableProgress
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import Answer, Appender
 from evenflow.world.spark.driver.checkpoint_numbers import CheckpointNumbers
@@ -70,7 +66,8 @@ from evenflow.world.spark.driver.collecting import Later, collect
 from evenflow.world.spark.driver.happenings import Happenings
 from evenflow.world.spark.driver.living import Living
 from evenflow.world.spark.driver.outlet import EVERY_EPOCH, Finished, Given, Outlet
-from evenflow.world.spark.driver.run_numbers import RunNumbers, WatchedFacts
+from evenflow.world.spark.driver.run_numbers import RunNumbers
+from evenflow.world.spark.driver.run_told import RunTold
 from evenflow.world.spark.driver.taking import Taken
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.told_versions import Telling
@@ -94,7 +91,7 @@ class SiteCalls(Later, Protocol):
     def host_of(self, site: int) -> str: ...
 
 
-class RunLoop:
+class RunLoop(RunTold):
     """See the module. over: set when the run has ended; then `error` is final. on_started, on_over: called then, in this thread."""
 
     def __init__(
@@ -142,7 +139,7 @@ class RunLoop:
         self.survives: Callable[[EvenflowError], bool] = lambda error: False
         self.on_started: list[Callable[[], None]] = []
         self.on_over: list[Callable[[], None]] = []
-        self._calls = calls
+        self._calls: SiteCalls = calls
         self._schemas: dict[int, pa.Schema] = {}
         self._pushed: dict[str, control.Pushed] = {}
         self._began_s: float = time.monotonic() if before is None else before._began_s
@@ -229,11 +226,6 @@ class RunLoop:
         if self._living is not None and self._appender is not None and self._ended_s is None:
             self._living.beat(self._appender.appends, 0 if self.machine.journal is None else self.machine.journal.last)
             self._calls.call_later(self._living.every_s, self._say_alive)
-
-    @property
-    def failure(self) -> EvenflowError | None:
-        """Why the run failed, or why one of its sinks could not be closed after a run that went well. From any thread."""
-        return self.error or next((outlet.error for outlet in self.outlets.values() if outlet.error is not None), None)
 
     # ------------------------------------------------------------ the machine
 
@@ -363,14 +355,6 @@ class RunLoop:
         self.part_ended(lost.site)
         self.handle(replace(lost, doing=self._in_user_code.pop(lost.site, ())))
 
-    def record(self, kind: Kind, text: str, **details: Any) -> None:
-        """Something that the driver has to say of the run, as an event. From any thread."""
-        self.happenings.note(Happened(kind, NOBODY, text, details), time.monotonic())
-
-    def events(self) -> list[dict[str, Any]]:
-        """See Run.events. From any thread."""
-        return self.happenings.all()
-
     def _end(self, error: EvenflowError | None) -> None:
         """Tell all sites that have a part to forget it, a newcomer that has not joined too, and wait a little for their last numbers."""
         self.error = error
@@ -473,28 +457,3 @@ class RunLoop:
         part = report.parts.get(self.number)
         if part is not None and self.numbers.note(site, report, part, time.monotonic()) and not self.machine.over:
             self.handle(EpochSeen(part.closed))
-
-    def _checkpoint(self) -> CheckpointProgress | None:
-        kept = self.machine.checkpointing
-        open_number = None if (found := kept.open) is None else found.number
-        return self.checkpoint_numbers.progress(kept.failures, open_number) if self.located else None
-
-    def _journal(self) -> JournalProgress | None:
-        if self._appender is None or self.machine.journal is None:
-            return None
-        return self._appender.progress(self.machine.kept, behind_us(self.machine.journal.stamp, self._calls.clock.now_us()))
-
-    def watched(self, network: Network | None) -> Watched:
-        """What those who watch are told. From any thread. network: as the user drew it."""
-        now_s = time.monotonic()
-        self.numbers.add_latencies({at: outlet.take_latencies() for at, outlet in self.outlets.items()}, now_s)
-        journal = self._journal()
-        facts = WatchedFacts(network, int(((self._ended_s or now_s) - self._began_s) * 1e6), journal, self._checkpoint())
-        return replace(self.numbers.watched(not self.over.is_set(), self.happenings.since, facts), born=self.happenings)
-
-    def progress(self, sites: Sequence[SiteProcess], tables: tuple[TableProgress, ...] = ()) -> Progress:
-        """See Run.progress. From any thread. sites: what the coordinator knows of each site. tables: those that are refreshed."""
-        now_s, active = time.monotonic(), not self.over.is_set()
-        self.numbers.add_latencies({at: outlet.take_latencies() for at, outlet in self.outlets.items()}, now_s)
-        journal = self._journal()
-        return self.numbers.progress(active, (self._ended_s or now_s) - self._began_s, sites, tables, journal, self._checkpoint())
