@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -54,6 +55,43 @@ def test_the_package_comes_along_where_it_is_not(tmp_path: Path, monkeypatch: py
     assert done.stdout.startswith("24 "), done.stderr
     assert name.removesuffix(".zip") in done.stdout
     assert not (tmp_path / "robbed").exists()
+
+
+LITTLE_ROOM = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
+
+
+@pytest.mark.timeout(120)
+def test_a_package_that_finds_no_room_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the disk is no fuller after each try to start a site. Method: no file may be larger than some are."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    name, path = ship.archive()
+    monkeypatch.setattr(ship, "PACKAGE", tmp_path / "elsewhere" / "evenflow")
+    task = tmp_path / "task"
+    task.write_bytes(cloudpickle.dumps(ship.on_executor(name, "evenflow.statistics.histogram", "bucket_of")))
+    before = sorted(path.parent.iterdir())
+    done = subprocess.run(
+        [sys.executable, "-S", "-W", "ignore", "-c", f"{LITTLE_ROOM}\n{PROGRAM}", str(task), str(path.parent)],
+        capture_output=True, text=True, env=BARE | {"TMPDIR": str(tmp_path)}, cwd=tmp_path, timeout=100, check=False,
+    )  # fmt: skip
+    if not done.stdout and not done.stderr:
+        pytest.skip("evenflow is among the installed libraries, so it cannot be missing")
+    assert "File too large" in done.stderr, done.stderr
+    assert sorted(path.parent.iterdir()) == before
+
+
+def test_an_archive_that_finds_no_room_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*what: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr("zipfile.ZipFile.write", full)
+        with pytest.raises(OSError, match="No space left"):
+            ship.archive()
+    [folder] = tmp_path.iterdir()
+    assert not list(folder.iterdir())
+    assert ship.archive()[1].is_file()
 
 
 def plant(where: Path) -> None:

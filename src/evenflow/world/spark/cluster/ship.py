@@ -32,10 +32,14 @@ def archive() -> tuple[str, Path]:
     target = private.scratch_directory() / name
     if not target.exists():
         aside = target.with_suffix(f".{os.getpid()}")
-        with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as file:
-            for path in files:
-                file.write(path, Path("evenflow") / path.relative_to(PACKAGE))
-        aside.replace(target)
+        try:
+            with zipfile.ZipFile(aside, "w", zipfile.ZIP_DEFLATED) as file:
+                for path in files:
+                    file.write(path, Path("evenflow") / path.relative_to(PACKAGE))
+            aside.replace(target)
+        except BaseException:
+            aside.unlink(missing_ok=True)
+            raise
     return name, target
 
 
@@ -81,12 +85,14 @@ def on_executor(name: str, module: str, function: str, *bound: Any) -> Callable[
                 if not home.is_dir():
                     # Unpacked, not imported from the archive: compiled kernels are cached beside the sources.
                     aside = tempfile.mkdtemp(dir=home.parent)
-                    with zipfile.ZipFile(SparkFiles.get(name)) as file:
-                        file.extractall(aside)
                     try:
+                        with zipfile.ZipFile(SparkFiles.get(name)) as file:
+                            file.extractall(aside)
                         os.rename(aside, home)
-                    except OSError:
-                        shutil.rmtree(aside, ignore_errors=True)  # Another task of this machine was faster.
+                    except BaseException as error:  # Sites are tried again and again: on a full disk, too, nothing may stay of each.
+                        shutil.rmtree(aside, ignore_errors=True)
+                        if not (isinstance(error, OSError) and home.is_dir()):  # Else another task of this machine was faster.
+                            raise
             sys.path.insert(1, str(home))
             importlib.invalidate_caches()
         return getattr(importlib.import_module(module), function)(*pickle.loads(packed), *arguments)
