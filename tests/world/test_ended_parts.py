@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ import evenflow as ef
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.site.events import Started
+from evenflow.site.facts import PartFailed
 from evenflow.site.options import FlowOptions
 from evenflow.world.spark.executor.part_runner import PartRunner
 from evenflow.world.spark.net.control import StartPart
@@ -126,5 +128,38 @@ def test_no_work_begins_when_the_part_has_failed(reactor: Reactor) -> None:
     while around.now_busy:
         reactor.poll(5.0)
     assert len(gate.entered) == 1 and not around.user_code
+    user = part.close()
+    assert user is not None and user.over(20)
+
+
+class Raises(ef.Processor):
+    output = "k bigint"
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def process(self, key: tuple[Any, ...], rows: Any, state: Any) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [ValueError(3), SystemExit(3), KeyboardInterrupt(3)])
+def test_whatever_user_code_raises_is_said_and_its_thread_goes_on(reactor: Reactor, error: BaseException) -> None:
+    """KeyboardInterrupt, too, which some libraries raise for a child that was interrupted: nobody else says it in that thread."""
+    flow, around, clock = ef.Dataflow("raises"), Around(), Clock()
+    stream = flow.source(ef.sources.memory(pa.table({"k": [1]})), name="in").key_by("k").process(Raises(error)).name("fails")
+    stream.to(ef.sinks.memory("out"), name="out")
+    planned = layout(flow.network, sites=1, partitions=1)
+    plan, said = first_plan(planned, 1, 1), list[PartFailed]()
+    around.tell = lambda run, fact: said.append(fact) if isinstance(fact, PartFailed) else None  # type: ignore[method-assign]
+    start = StartPart(7, "run", b"", plan, first_membership(planned, plan, range(1)))
+    part = PartRunner(start, planned, FlowOptions(linger_ms=1.0), 0, reactor, clock, around)
+    part.deliver(Started(), clock.now_us())
+    late_s = time.monotonic() + 20
+    while not said:
+        assert time.monotonic() < late_s, "nobody heard of it"
+        reactor.poll(0.01)
+        part.advance(clock.now_us())
+        part.flush(clock.now_us())
+    assert said[0].box == "fails" and f"{type(error).__name__}: 3" in said[0].user_traceback
     user = part.close()
     assert user is not None and user.over(20)

@@ -90,8 +90,13 @@ class Work:
         return self.hosted.segment.id
 
     def run(self, now_ns: NowNs = no_clock) -> Outcome:
-        """Process the epoch, and count what was done. Never raises: a failing box is an outcome. now_ns: the world's clock."""
+        """Process the epoch, and count what was done. A failing box is an outcome; raises KeyboardInterrupt only, which may be the user's
+        own. now_ns: the world's clock."""
         return self.hosted.run(self, now_ns)
+
+    def failed(self, error: BaseException) -> Outcome:
+        """What comes of it if it ends by an error that `run` lets through."""
+        return Outcome((self.segment, self.born), self.tick, self.opened, error=self.hosted._failure(error, self.tick.epoch))
 
 
 @dataclass(frozen=True, slots=True)

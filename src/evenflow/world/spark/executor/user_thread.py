@@ -73,7 +73,10 @@ class UserThread:
         while (work := self._works.get()) is not None:
             self._running = (work, time.monotonic())
             self._reactor.working.begin()
-            outcome = work.run(time.perf_counter_ns)
+            try:
+                outcome = work.run(time.perf_counter_ns)
+            except KeyboardInterrupt as error:  # The user's code has raised it: a signal's comes in the main thread.
+                outcome = work.failed(error)
             self._reactor.working.end()
             self._running = None
             del work
