@@ -41,11 +41,13 @@ log = logging.getLogger("evenflow")
 def ingesting(run: RunLoop, coordinator: DriverLoop, spark: SparkSession) -> list[Ingest]:
     """All pushed sources of a run. They begin when it has started, those that wait for another one when that has given everything."""
     sources = run.layout.sources
-    ingests = {name: Ingest(spark, coordinator, run, name) for name, source in sources.items() if source.pushed}
+    ingests: dict[str, Ingest] = {}
+    for name in (name for name, source in sources.items() if source.pushed):
+        ingests[name] = Ingest(spark, coordinator, run, name)
+        run.on_over.append(ingests[name].end)  # At once: another one may not be made.
     for name, ingest in ingests.items():
         first = awaited(sources[name])
         (run.on_started if first is None else ingests[first].on_given).append(ingest.begin)
-        run.on_over.append(ingest.end)
     return list(ingests.values())
 
 

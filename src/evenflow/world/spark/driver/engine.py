@@ -316,14 +316,18 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
                 check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {fed[0]!r}, whose rows Spark gives,", needed)
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier, region=region)
-            means = None if found is None or over else self._means(found, replicas, program, modes, region)
-            generations = looking(Generations(driven, means, coordinator.add_run), coordinator)
-            run = Run(generations, coordinator, planner, flow.network, programs)
-            if self.options.shedding != "off" and (never := never_late_text(flow.network)):
-                driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
-            if contents:
-                run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
-            self._ingests += [*ingesting(driven, coordinator, self.spark), *spooling(generations, coordinator, self.spark)]
+            try:
+                means = None if found is None or over else self._means(found, replicas, program, modes, region)
+                generations = looking(Generations(driven, means, coordinator.add_run), coordinator)
+                run = Run(generations, coordinator, planner, flow.network, programs)
+                if self.options.shedding != "off" and (never := never_late_text(flow.network)):
+                    driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
+                if contents:
+                    run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
+                self._ingests += [*ingesting(driven, coordinator, self.spark), *spooling(generations, coordinator, self.spark)]
+            except BaseException:
+                driven.abandon()  # Else it would say for ever that its driver lives.
+                raise
             self._runs.append(run)
             if not over:
                 coordinator.add_run(driven)

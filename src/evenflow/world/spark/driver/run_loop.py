@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, Protocol, assert_never
@@ -73,7 +73,7 @@ from evenflow.world.spark.net import control
 from evenflow.world.spark.net.told_versions import Telling
 from evenflow.world.spark.net.wire import decode_release
 from evenflow.world.spark.regions.appending import opened
-from evenflow.world.spark.regions.beginning import silenced
+from evenflow.world.spark.regions.beginning import Silenced, silenced
 from evenflow.world.spark.regions.silent import Silent
 
 log = logging.getLogger("evenflow")
@@ -165,16 +165,16 @@ class RunLoop(RunTold):
         if taken is not None and lease_s is not None:
             standing, replaced = taken.standing, None if taken.standing.precise else self._broken
             self._living = Living(run_id, taken.location.store, standing.generation, standing.nonce, lease_s, replaced=replaced)
-            calls.call_soon(self._say_alive)
         self.outlets: dict[int, Outlet] = {}
         self._lasts = {} if taken is None else taken.standing.lasts
-        self._silenced = None if over else silenced(layout, region)
-        if self._silenced is not None:
-            self._say_silent(self._silenced.silent)
-        kept = before.outlets if before is not None and before.sinks_run == self.sinks_run else {}
-        for segment in layout.segments:
-            if segment.sink is not None and layout.sinks[segment.sink].where == "driver" and not over:
-                self.outlets[segment.id] = self._outlet(segment.id, segment.sink, kept.get(segment.id))
+        self._silenced: Silenced | None = None
+        try:
+            self._open_sinks({} if before is None or before.sinks_run != self.sinks_run else before.outlets, over=over)
+        except BaseException:
+            self.abandon()
+            raise
+        if self._living is not None:
+            calls.call_soon(self._say_alive)
         if over:
             self._finish()
         elif taken is not None and taken.standing.generation > 1:
@@ -185,6 +185,19 @@ class RunLoop(RunTold):
                 self.happenings.note(behind, time.monotonic())
             for why in taken.passed_over:
                 self.record(Kind.CHECKPOINT_PASSED_OVER, why)
+
+    def _open_sinks(self, kept: Mapping[int, Outlet], *, over: bool) -> None:
+        """kept: those of the generation before."""
+        self._silenced = None if over else silenced(self.layout, self.region)
+        if self._silenced is not None:
+            self._say_silent(self._silenced.silent)
+        outlets = {}
+        for segment in self.layout.segments:
+            if segment.sink is not None and self.layout.sinks[segment.sink].where == "driver" and not over:
+                outlet = outlets[segment.id] = self._outlet(segment.id, segment.sink, kept.get(segment.id))
+                if segment.id not in kept:
+                    self.outlets[segment.id] = outlet  # What is kept is not closed if another one cannot be made.
+        self.outlets = outlets
 
     def _outlet(self, segment: int, name: str, before: Outlet | None) -> Outlet:
         def committed(epoch: int) -> None:  # in the sink's thread
@@ -367,6 +380,18 @@ class RunLoop(RunTold):
             self.close_sinks()
         self._close_journal(error)
         self._finish_if_said()
+
+    def abandon(self, error: EvenflowError | None = None) -> None:
+        """It is over, and no site is told: it has not been begun, or there is no coordinator any more. By whoever has it; what others say
+        of it then is ignored. error: why, if it has not ended before."""
+        if self._ended_s is None:
+            self.error, self._ended_s = error, time.monotonic()
+        self.close_sinks()
+        if self._living is not None:
+            self._living.close()
+        if self._appender is not None:
+            self._appender.close()
+        self._finish()
 
     def close_sinks(self) -> None:
         """Nothing more is given to them. May be called again."""

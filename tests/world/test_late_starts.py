@@ -1,0 +1,85 @@
+"""A start that fails late, or that meets the engine's end: nothing of it is left, and whoever waits for the run hears it. No Spark: the
+engine's sites are sockets of the test.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.restarting import wait_until
+from tests.spark.test_driver_loop import SECRET, Fake
+
+import evenflow as ef
+from evenflow.bench import bare
+from evenflow.bench.bare import BareEngine
+from evenflow.errors import LocationError
+from evenflow.world.spark.driver import engine as engine_module
+
+pytestmark = [pytest.mark.timeout(30)]
+
+
+class Engine(BareEngine):
+    """Two sites, which hear everything, say nothing, and leave when they are told to."""
+
+    def _start_sites(self, count: int) -> None:
+        for number in range(count):
+            threading.Thread(target=self._site, args=(number, count), name=f"site-{number}", daemon=True).start()
+
+    def _site(self, number: int, count: int) -> None:
+        assert self._coordinator is not None
+        fake = Fake(self._coordinator, f"e{number}", number + 1, engine=self._coordinator.engine)
+        fake.link(count)
+        while fake.hear() is not None:
+            pass
+        fake.close()
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    monkeypatch.setattr(bare, "new_secret", lambda: SECRET)
+    made = Engine(2, lease_s=1.0, partitions=4)
+    yield made
+    made.stop()
+
+
+def flow() -> ef.Dataflow:
+    made = ef.Dataflow("late")
+    made.source(ef.sources.generator(rate=10.0, partitions=2), name="made").to(ef.sinks.callback(lambda epoch, batch: None), name="rows")
+    return made
+
+
+def left() -> list[str]:
+    """Threads of runs."""
+    prefixes = ("evenflow-alive-", "evenflow-sink-", "evenflow-journal-", "evenflow-newcomers")
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(prefixes)]
+
+
+def fails(*given: Any) -> Any:
+    raise LocationError("the store has not listed what Spark has noted")
+
+
+def test_a_start_that_fails_late_leaves_nobody_who_says_that_he_lives(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: the next start, here or elsewhere, goes on after a lease. Method: the last step but one raises; then it does not."""
+    location = tmp_path / "location"
+    with monkeypatch.context() as patched:
+        patched.setattr(engine_module, "spooling", fails)
+        with pytest.raises(LocationError, match="has not listed"):
+            engine.start(flow(), checkpoint_location=str(location))
+    wait_until(lambda: not left(), 10, "its threads have ended")
+    assert engine.runs == ()
+    run = engine.start(flow(), checkpoint_location=str(location))
+    assert run.is_active
+    run.stop()
+
+
+def test_a_sink_that_cannot_be_made_ends_what_was_begun_for_it(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evenflow.world.spark.driver.run_loop.opened", fails)
+    with pytest.raises(LocationError, match="has not listed"):
+        engine.start(flow(), checkpoint_location=str(tmp_path / "location"))
+    wait_until(lambda: not left(), 10, "its threads have ended")
