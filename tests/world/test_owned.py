@@ -116,3 +116,12 @@ def test_an_engine_whose_process_has_gone_is_not_found(driver: subprocess.Popen[
     path.write_text(Address("engine", "app", os.getpid(), "127.0.0.1", 1, b"x" * 32).to_json())
     assert control_client.engines() == []
     assert not path.exists()
+
+
+def test_who_cannot_remove_its_file_ends_all_the_same(temporary: Path) -> None:
+    """An engine that stops lets go of its sites behind it. Method: where the file was is a directory."""
+    owner = Owner(temporary / "file")
+    (temporary / "file").unlink()
+    (temporary / "file").mkdir()
+    owner.release()
+    assert (temporary / "file").is_dir() and owner._fd == -1

@@ -13,6 +13,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -38,9 +39,10 @@ class Owner:
             raise
 
     def release(self) -> None:
-        """Remove the file, and own it no longer. May be called again."""
+        """Remove the file, and own it no longer. May be called again. A file that cannot be removed stays, as if its owner had died."""
         if self._fd >= 0:
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):
+                self.path.unlink(missing_ok=True)
             os.close(self._fd)
             self._fd = -1
 
