@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from dataclasses import replace
@@ -215,6 +216,26 @@ def watched_engine(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     yield port
     port.close()
     coordinator.close()
+
+
+def test_a_control_file_that_cannot_be_written_leaves_no_port_open(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    engine: Any = SimpleNamespace(spark=SimpleNamespace(sparkContext=SimpleNamespace(appName="app")), runs=())
+    coordinator = DriverLoop("e1", 1, new_secret(), "127.0.0.1")  # type: ignore[arg-type]
+    opened: list[int] = []
+    listen = coordinator.listen
+    coordinator.listen = lambda *given: opened.append(listen(*given)) or opened[-1]  # type: ignore[method-assign, func-returns-value]
+    try:
+        (tmp_path / "control").mkdir(0o700)
+        (tmp_path / "control" / "e1.json").mkdir()
+        with pytest.raises(EngineUnreachable, match="set EVENFLOW_CONTROL_DIR"):
+            ControlPort(engine, coordinator)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", opened[0]), 5)
+        (tmp_path / "control" / "e1.json").rmdir()
+        ControlPort(engine, coordinator).close()
+    finally:
+        coordinator.close()
 
 
 def address() -> Address:

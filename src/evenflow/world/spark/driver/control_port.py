@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from evenflow.errors import EvenflowError, OperationRefused, OptionError, QueryError
+from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, OptionError, QueryError
 from evenflow.query.builder import Dataflow
 from evenflow.statistics.profile import Profile
 from evenflow.world.flow_file import load
@@ -249,7 +249,8 @@ READ_S: Final = 30.0
 
 
 class ControlPort:
-    """file: says where it is. Opened in the coordinator's thread; closed with the coordinator, or before."""
+    """file: says where it is. Opened in the coordinator's thread; closed with the coordinator, or before. Raises EngineUnreachable if the
+    file cannot be written."""
 
     def __init__(self, engine: Controlled, coordinator: DriverLoop) -> None:
         self._engine = engine
@@ -261,7 +262,11 @@ class ControlPort:
         self._ui: UiProcess | None = None
         self._opening = threading.Lock()
         self._besides: dict[str, Callable[[Controlled, Given, Say], Given]] = {}
-        self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
+        try:
+            self._owned = write(Address(coordinator.engine, name, os.getpid(), HOST, port, secret))
+        except EngineUnreachable:
+            coordinator.ask(lambda: coordinator.listen_no_more(port))
+            raise
 
     @property
     def file(self) -> Path:

@@ -128,6 +128,12 @@ class DriverLoop:
         self._others.append(Listener(open_port(host), self._reactor, secret, welcome))
         return self._others[-1].port
 
+    def listen_no_more(self, port: int) -> None:
+        """Close a port that `listen` has opened. In the coordinator's thread."""
+        for listener in [each for each in self._others if each.port == port]:
+            self._others.remove(listener)
+            listener.close()
+
     @property
     def ready(self) -> bool:
         """Every site is there and has reached its peers, the spares too."""
