@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.live import Live
@@ -20,7 +20,7 @@ from evenflow.monitor.recorded import lines_of, read
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.summary import plain_line
 from evenflow.monitor.timeline import Event, event_line
-from evenflow.monitor.viewed import events_of, hosting_of, progress_of
+from evenflow.monitor.viewed import events_of, hosting_of, progress_of, told_of
 from evenflow.statistics.progress import Progress
 
 SUFFIX: Final = ".jsonl"
@@ -46,10 +46,10 @@ def watch(
     told = _recorded(Path(source)) if recorded and source is not None else _watched(source)
     shown = Shown(run, output, plain=plain or recorded or output.as_json or not output.out.is_terminal)
     with contextlib.closing(told):
-        progress = shown.go_on(told)
-    if progress is None:
+        found = shown.go_on(told)
+    if found is None:
         raise OperationRefused("there is no run to watch" if run is None else f"no run is called {run!r}")
-    output.report(progress.to_json())
+    output.report(found)
     return OK
 
 
@@ -78,26 +78,26 @@ class Shown:
         self._run: str | None = None
         self._said_us = -LINE_US
 
-    def go_on(self, told: Iterable[Scene | Reading]) -> Progress | None:
-        """Until there is nothing more, or the run is over. Returns how it went last; None without such a run."""
-        progress: Progress | None = None
+    def go_on(self, told: Iterable[Scene | Reading]) -> dict[str, Any] | None:
+        """Until there is nothing more, or the run is over. Returns how it went last, see `told_of`; None without such a run."""
+        found: dict[str, Any] | None = None
         with contextlib.ExitStack() as stack:
             for each in told:
                 self._history.add(each)
                 if isinstance(each, Scene):
                     self._choose(each)
                     continue
-                now = None if self._run is None else progress_of(self._history, self._run)
-                if now is None or self._run is None:
+                progress = None if self._run is None else progress_of(self._history, self._run)
+                if progress is None or self._run is None:
                     continue
-                progress, news = now, events_of(self._history, self._run)
+                found, news = told_of(progress, self._history), events_of(self._history, self._run)
                 if self._plain:
                     self._say(progress, news)
                 else:
                     self._draw(progress, news, stack)
                 if not progress.active:
                     break
-        return progress
+        return found
 
     def _choose(self, scene: Scene) -> None:
         fit = [run for run in scene.runs if self._wanted is None or self._wanted in (run.run, run.dataflow)]

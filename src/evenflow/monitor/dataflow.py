@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from evenflow.monitor.scene import SceneArrow, SceneBox, SceneSegment, SceneStep, SceneStream
 from evenflow.plan.layout import Dealt, Keyed, Layout, Segment, Single, Spread
+from evenflow.plan.moved_whole import MovedWhole
 from evenflow.query.geometry import Geometry
 from evenflow.query.network import Network
+from evenflow.query.whole import moved_whole
 from evenflow.statistics.growing import Summed
 
 ROUTES: Final = {Keyed: "keyed", Single: "single", Spread: "spread", Dealt: "dealt"}
@@ -30,6 +32,7 @@ class Drawn:
     streams: tuple[SceneStream, ...]
     steps: tuple[SceneStep, ...]
     geometry: Any
+    moved_whole: tuple[MovedWhole, ...]
     heads: Summed
     tails: Summed
     every: Summed
@@ -76,6 +79,7 @@ def drawn(planned: Layout, network: Network | None) -> Drawn:
         ),
         steps=tuple(steps),
         geometry=NOWHERE if geometry is None else geometry.to_json(),
+        moved_whole=moved_whole(planned),
         heads=_by_box([[step for step in box.steps if step not in fed] for box in boxes]),
         tails=_by_box([[step for step in box.steps if step not in feeding] for box in boxes]),
         every=_by_box([box.steps for box in boxes]),

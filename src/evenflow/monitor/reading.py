@@ -14,7 +14,7 @@ from typing import Any
 
 from evenflow.monitor.scene import MAKES
 from evenflow.statistics.plain import plain_fields, value_of
-from evenflow.statistics.progress import CheckpointProgress, JournalProgress, SlowCode
+from evenflow.statistics.progress import Behind, CheckpointProgress, JournalProgress, LossProgress, OutputProgress, SlowCode, TableProgress
 
 Column = tuple[int, ...]
 Gaps = tuple[int | None, ...]
@@ -31,6 +31,13 @@ class EngineSites:
     """Gauge: what the process takes, shared pages in part where the system tells, else in full. 0 before its first report."""
     heard_us: Gaps
     """Gauge: for how long the site has said no numbers."""
+    rss_bytes: Column | None = None
+    """Gauge: what the process takes, shared pages in full. This and the next ones as in `SiteProcess`; None of a recording that is older
+    than this."""
+    pss_bytes: Column | None = None
+    """Gauge: the same, shared pages in part; 0 where the system does not tell."""
+    refused: Column | None = None
+    """Grows: connections that it has refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,8 @@ class RunSites:
     waited_us: Gaps
     """Grows: time in which ingresses had rows, and waited because this site had no room or was the last to process. Looked at four times a
     second; those that wait at the same time add up."""
+    messages: Column | None = None
+    """Grows: sections sent. None of a recording that is older than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +139,17 @@ class RunMoves:
     dropped: int
     stalled_us: int
     """For how long results of those that are done may have waited, at most, all together."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAccount:
+    """What `Run.progress` says besides, under the same names: see `Progress`."""
+
+    protected: int
+    lost: LossProgress | None
+    behind: tuple[Behind, ...]
+    outputs: tuple[OutputProgress, ...]
+    tables: tuple[TableProgress, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +232,8 @@ class RunReading:
     """Those since the reading before, oldest first."""
     failed: tuple[FailedRow, ...] = ()
     """Gauge: the newest of each box. None unless the engine's `keep_failed_rows` is set: they are data."""
+    account: RunAccount | None = None
+    """None of a recording that is older than this, and of the simulator."""
 
 
 @dataclass(frozen=True, slots=True)

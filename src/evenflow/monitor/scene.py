@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from evenflow.plan.moved_whole import MovedWhole
 from evenflow.statistics.plain import plain_fields, value_of
 
 SiteState = Literal["live", "leaving", "dead", "left"]
@@ -152,6 +153,8 @@ class SceneRun:
     """Where boxes, arrows and segments stand: see `evenflow.query.geometry.geometry_json`."""
     failure: str | None = None
     """Why it has failed, on one line. None while it is active, and of one that has ended as it should."""
+    moved_whole: tuple[MovedWhole, ...] | None = None
+    """Segments whose keys can only be moved whole. None of a recording that is older than this."""
 
 
 @dataclass(frozen=True, slots=True)

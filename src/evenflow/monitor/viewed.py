@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from evenflow.coordinator.hosting import Hosting
 from evenflow.monitor.history import OVER_US, History
-from evenflow.monitor.reading import Reading, RunReading
+from evenflow.monitor.reading import Column, Reading, RunAccount, RunReading
 from evenflow.monitor.scene import Scene, SceneRun
 from evenflow.statistics.histogram import percentile_ms
 from evenflow.statistics.progress import BoxProgress, Progress, SiteProgress
@@ -16,7 +16,7 @@ from evenflow.statistics.progress import BoxProgress, Progress, SiteProgress
 
 def progress_of(history: History, run: str) -> Progress | None:
     """As `Run.numbers`, of the newest reading; rates and latencies are over the last ten seconds that the history has. None before the run
-    is in it."""
+    is in it. What the reading does not say has a default, and is not in `told_of`."""
     newest = history.newest
     if newest is None or history.scene is None:
         return None
@@ -28,7 +28,7 @@ def progress_of(history: History, run: str) -> Progress | None:
     earlier = _earlier(history, newest, run)
     latency = dict(now.latency)
     recent = dict(rates.latency) if rates is not None and rates.latency and told.active else latency
-    seconds = now.elapsed_us / 1e6
+    seconds, account = now.elapsed_us / 1e6, now.account or NO_ACCOUNT
     return Progress(
         run=run,
         dataflow=told.dataflow,
@@ -48,16 +48,39 @@ def progress_of(history: History, run: str) -> Progress | None:
         replicas=told.replicas,
         redundancy=told.redundancy,
         membership=told.membership,
-        moved_whole=(),
+        moved_whole=told.moved_whole or (),
         slow=now.slow,
         sites=tuple(_sites(scene, told, newest, now, earlier)),
         boxes=tuple(_boxes(told, newest, now, earlier)),
         seconds=round(seconds, 3),
         journal=now.journal,
         checkpoint=now.checkpoint,
+        tables=account.tables,
+        behind=account.behind,
+        outputs=account.outputs,
+        protected=account.protected,
+        lost=account.lost,
     )
 
 
+def told_of(progress: Progress, history: History) -> dict[str, Any]:
+    """As `Run.progress`. Keys of which the newest reading says nothing, such as one of a recording that an older Evenflow has made, are not
+    there. progress: what `progress_of` has made of it."""
+    newest = history.newest
+    assert newest is not None, "of which there is a Progress"
+    told, now = history.scene_of(newest).run(progress.run), newest.run(progress.run)
+    assert told is not None and now is not None, "of which there is a Progress"
+    missing = set(NO_ACCOUNT.__slots__) if now.account is None else set[str]()
+    if told.moved_whole is None:
+        missing.add("moved_whole")
+    columns = (newest.sites, "rss_bytes"), (newest.sites, "pss_bytes"), (newest.sites, "refused"), (now.sites, "messages")
+    untold = {name for of, name in columns if getattr(of, name) is None}
+    found = {name: value for name, value in progress.to_json().items() if name not in missing}
+    found["sites"] = [{name: value for name, value in site.items() if name not in untold} for site in found["sites"]]
+    return found
+
+
+NO_ACCOUNT: Final = RunAccount(protected=0, lost=None, behind=(), outputs=(), tables=())
 Earlier = tuple[Scene, Reading, RunReading]
 
 
@@ -91,15 +114,21 @@ def _sites(scene: Scene, run: SceneRun, reading: Reading, now: RunReading, earli
         role = run.roles[at]
         found.append(
             SiteProgress(
-                site=site.site, executor=site.executor, host=site.host, pid=site.pid, rss_bytes=reading.sites.memory_bytes[at],
-                pss_bytes=reading.sites.memory_bytes[at], refused=0, leaving=site.state == "leaving",
+                site=site.site, executor=site.executor, host=site.host, pid=site.pid,
+                rss_bytes=_at(reading.sites.rss_bytes, at, reading.sites.memory_bytes[at]),
+                pss_bytes=_at(reading.sites.pss_bytes, at, reading.sites.memory_bytes[at]),
+                refused=_at(reading.sites.refused, at), leaving=site.state == "leaving",
                 role="live" if role == "live" else "joining" if role == "joining" else "spare", partitions=counted[site.site],
                 coming=coming[site.site], cpu_share=cpu_share, rows_in_per_s=rows_per_s, state_bytes=now.sites.state_bytes[at],
-                spilled_bytes=now.sites.spilled_bytes[at], buffered_bytes=now.sites.waiting_bytes[at], messages=0,
+                spilled_bytes=now.sites.spilled_bytes[at], buffered_bytes=now.sites.waiting_bytes[at], messages=_at(now.sites.messages, at),
                 epoch=now.sites.epoch[at], utilization=busy,
             )
         )  # fmt: skip
     return found
+
+
+def _at(column: Column | None, place: int, unknown: int = 0) -> int:
+    return unknown if column is None else column[place]
 
 
 def _boxes(run: SceneRun, reading: Reading, now: RunReading, earlier: Earlier | None) -> list[BoxProgress]:

@@ -22,6 +22,7 @@ from evenflow.monitor.reading import (
     FailedRow,
     LogLine,
     Reading,
+    RunAccount,
     RunBoxes,
     RunMoves,
     RunReading,
@@ -56,11 +57,14 @@ SKEW_US: Final = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class Gauges:
-    """Of a site's process: CPU time so far, memory, and for how long it has said no numbers."""
+    """Of a site's process: CPU time so far, memory, for how long it has said no numbers, and the rest as in `EngineSites`."""
 
     cpu_us: int = 0
     memory_bytes: int = 0
     heard_us: int | None = None
+    rss_bytes: int | None = None
+    pss_bytes: int | None = None
+    refused: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +87,8 @@ class PartCounts:
     """(segment, box, rows that came too late)."""
     failed: tuple[tuple[str, str, str], ...] = ()
     """(box, row, error)."""
+    messages: int | None = None
+    """Sections sent. None where nobody counts them."""
 
 
 NOTHING: Final = PartCounts()
@@ -98,7 +104,7 @@ class Watched:
     """A run as it is now. network: None where only the layout is known. slots: see `Growing.slots`. live: sites with a replica that counts.
     latency: bucket -> count of its whole time. events_since: as `Run.events_since`. behind: messages by source.
     born: what is of this run alone, and not of another one of its id, which goes on where it ended. dropped: rows of sources that were left
-    out, by ingress segment. failure: why it has failed, on one line.
+    out, by ingress segment. failure: why it has failed, on one line. account: what `Run.progress` says besides, where somebody knows it.
     """
 
     run: str
@@ -123,6 +129,7 @@ class Watched:
     born: object = None
     dropped: Mapping[int, int] = field(default_factory=dict)
     failure: str | None = None
+    account: RunAccount | None = None
 
 
 @dataclass(slots=True)
@@ -199,6 +206,9 @@ class Watching:
             tuple([gauge.cpu_us for gauge in gauges]),
             tuple([gauge.memory_bytes for gauge in gauges]),
             tuple([gauge.heard_us for gauge in gauges]),
+            _known_of_all([gauge.rss_bytes for gauge in gauges]),
+            _known_of_all([gauge.pss_bytes for gauge in gauges]),
+            _known_of_all([gauge.refused for gauge in gauges]),
         )
         readings = tuple(_reading(run, each, there, at_us) for run, each in zip(told, known, strict=True))
         return self.scene, Reading(self._readings, self.scene.number, at_us, processes, readings, *logs)
@@ -227,7 +237,7 @@ class Watching:
             copies=tuple(
                 SceneCopy(c.number, c.segment, c.partitions, c.source, c.target, c.replaces) for c in joining.values()
             ),
-            geometry=picture.geometry, failure=run.failure,
+            geometry=picture.geometry, failure=run.failure, moved_whole=picture.moved_whole,
         )  # fmt: skip
         slots = run.slots(zip(replicas.segment, replicas.partition, replicas.site))
         firsts = np.cumsum([0, *(segment.partitions for segment in picture.segments)])
@@ -320,6 +330,7 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
             epoch=tuple([part.finished for part in parts]),
             epochs_in_flight=tuple([part.epochs_in_flight for part in parts]),
             waited_us=tuple([each.waited_us for each in sums]),
+            messages=None if any(part.messages is None for part in said) else tuple([part.messages or 0 for part in parts]),
         ),
         boxes=RunBoxes(rows_in, rows_out, failed, busy_us, _late(said, scene)),
         segments=RunSegments(
@@ -338,7 +349,14 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
         checkpoint=run.checkpoint,
         events=events,
         failed=_failed(said),
+        account=run.account,
     )
+
+
+def _known_of_all(values: Sequence[int | None]) -> tuple[int, ...] | None:
+    """A column; None if one of its values is not known."""
+    found = tuple([value for value in values if value is not None])
+    return found if len(found) == len(values) else None
 
 
 def _watermarks(stands: tuple[Ints, Ints], sources: Sequence[int]) -> tuple[int | None, ...]:

@@ -83,7 +83,8 @@ class SimWatch:
         elif site.index in fleet.leaving:
             state = "leaving"
         known = SceneSite(site.index, str(site.index), f"host-{site.index}", 1000 + site.index, state)
-        return known, Gauges(site.busy_us, (64 << 20) + site.part.state_bytes(), 0)
+        memory = (64 << 20) + site.part.state_bytes()
+        return known, Gauges(site.busy_us, memory, 0, rss_bytes=memory, pss_bytes=0, refused=0)
 
 
 def counts_of(site: SimSite) -> PartCounts:
@@ -91,6 +92,7 @@ def counts_of(site: SimSite) -> PartCounts:
     return PartCounts(
         part.counters.rows_in, part.counters.rows_out, part.late_rows(), part.counters.rows_failed, part.state_bytes(), part.buffered_bytes,
         part.finished, part.epochs_in_flight, tuple(part.counters.taken.items()), part.waiting(), part.late_by_box(), part.failed_rows(),
+        part.counters.sections_out,
     )  # fmt: skip
 
 

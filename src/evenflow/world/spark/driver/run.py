@@ -24,7 +24,7 @@ from evenflow.errors import ClusterError, EvenflowError, OperationRefused, Query
 from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import Layout
 from evenflow.statistics.moves import moves_of
-from evenflow.statistics.progress import Progress
+from evenflow.statistics.progress import Progress, TableProgress
 from evenflow.statistics.statistics import Statistics
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
@@ -163,14 +163,18 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
 
     def numbers(self) -> Progress:
         """The same, with names and types: see `evenflow.statistics.progress`."""
-        tables = () if self._refresher is None else self._refresher.describe()
-        return replace(self._driven.progress(self._coordinator.describe_sites(), tables), active=self.is_active)
+        return replace(self._driven.progress(self._coordinator.describe_sites(), self._tables()), active=self.is_active)
+
+    def _tables(self) -> tuple[TableProgress, ...]:
+        return () if self._refresher is None else self._refresher.describe()
 
     def watched(self) -> Watched:
         """What those who watch the engine are told of it."""
         active, error = self.is_active, self.exception()
         failure = None if active or error is None else in_a_line(error)
-        return replace(self._driven.watched(self._network), active=active, failure=failure)
+        told = self._driven.watched(self._network)
+        account = None if told.account is None else replace(told.account, tables=self._tables())
+        return replace(told, active=active, failure=failure, account=account)
 
     def statistics(self, last_s: float = 10.0) -> Statistics:
         """What the sites did in the last so many seconds (of about 30 that are kept): per site busy time and memory, per hosted partition

@@ -14,6 +14,7 @@ from evenflow.coordinator.hosting import Hosting, hosting
 from evenflow.coordinator.ledger import Ledger
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.thinnings import shares_of
+from evenflow.monitor.reading import RunAccount
 from evenflow.monitor.watching import PartCounts, Watched
 from evenflow.plan.layout import Layout, Quality
 from evenflow.plan.membership import Membership
@@ -184,6 +185,17 @@ class WatchedFacts:
     checkpoint: CheckpointProgress | None
 
 
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Counts by bucket: of the run's whole time; of its last ten seconds while it is active; the latter by output, where they are known.
+    passed: see `passed_of`."""
+
+    total: dict[int, int]
+    recent: dict[int, int]
+    ages: dict[str, dict[int, int]]
+    passed: dict[int, float]
+
+
 class RunNumbers:
     """worked_s: when the first rows were reported, None before; of the clock that `note` is told. replicas: of each partition at first."""
 
@@ -269,11 +281,12 @@ class RunNumbers:
     def watched(self, active: bool, events_since: Callable[[int], tuple[Sequence[Mapping[str, Any]], int]], facts: WatchedFacts) -> Watched:
         """What those who watch are told. From any thread."""
         with self._lock:
-            grown, latency, numbers = self._growing.now(), dict(self._latencies.all), dict(self._sites)
+            grown, latencies, numbers = self._growing.now(), self._latencies_now(active), dict(self._sites)
         hosts = self._stands()
         parts = {site: n.newest for site, n in numbers.items() if n.newest is not None}
+        account = self._account(active, hosts, numbers, latencies, ())
         behind: dict[str, int] = {}
-        for found in _behind(list(parts.values())) if active else ():
+        for found in account.behind:
             behind[found.source] = behind.get(found.source, 0) + found.messages
         return Watched(
             run=self._run_id,
@@ -289,13 +302,39 @@ class RunNumbers:
             growing=grown,
             slots=self._slots,
             parts={site: counts_of(part) for site, part in parts.items()},
-            latency=latency,
+            latency=latencies.total,
             events_since=events_since,
             slow=self._slow(numbers),
             journal=facts.journal,
             checkpoint=facts.checkpoint,
             behind=behind,
             dropped=self._machine.ledger.totals(),
+            account=account,
+        )
+
+    def _latencies_now(self, active: bool) -> Latencies:
+        """Under the lock."""
+        machine, total = self._machine, dict(self._latencies.all)
+        recent = dict(self._latencies.recent) if active and self._latencies.recent else total
+        ages = {output: dict(each.recent if active and each.recent else each.all) for output, each in self._ages.items()}
+        if len(machine.layout.sinks) == 1:
+            ages = dict.fromkeys(machine.layout.sinks, recent)
+        sheds = machine.layout.sheds or machine.layout.thins
+        return Latencies(total, recent, ages, passed_of(machine.layout, self._growing) if sheds else {})
+
+    def _account(
+        self, active: bool, hosts: Hosts, numbers: Mapping[int, SiteNumbers], latencies: Latencies, tables: tuple[TableProgress, ...]
+    ) -> RunAccount:
+        machine = self._machine
+        parts = {site: n.newest for site, n in numbers.items() if n.newest is not None}
+        return RunAccount(
+            protected=hosts.protected[machine.reviving.based()],
+            lost=lost_of(machine),
+            behind=_behind([part for site, part in parts.items() if site in machine.sites]) if active else (),
+            outputs=outputs_of(
+                machine.layout, machine.ledger, [part.taken for part in parts.values()], machine.seen, latencies.ages, latencies.passed
+            ),
+            tables=tables,
         )
 
     def _slow(self, numbers: Mapping[int, SiteNumbers]) -> tuple[SlowCode, ...]:
@@ -318,17 +357,12 @@ class RunNumbers:
     ) -> Progress:
         """active: the run goes on. seconds: since it began, until now or its end. See Run.progress for the others."""
         with self._lock:
-            total = dict(self._latencies.all)
-            latencies = dict(self._latencies.recent) if active and self._latencies.recent else total
-            ages = {output: dict(each.recent if active and each.recent else each.all) for output, each in self._ages.items()}
-            if len(self._machine.layout.sinks) == 1:
-                ages = dict.fromkeys(self._machine.layout.sinks, latencies)
-            numbers = dict(self._sites)
+            latencies, numbers = self._latencies_now(active), dict(self._sites)
             used, boxes = self._totals.utilization(), boxes_of(self._totals)
-            passed = passed_of(self._machine.layout, self._growing)
         # What needs no lock comes behind it: the coordinator's thread must not wait for those who ask.
         parts = [n.newest for n in numbers.values() if n.newest is not None]
         hosts = self._stands()
+        account = self._account(active, hosts, numbers, latencies, tables)
         rows_in, rows_out = sum(p.rows_in for p in parts), sum(p.rows_out for p in parts)
         return Progress(
             run=self._run_id,
@@ -340,10 +374,10 @@ class RunNumbers:
             rows_out=rows_out,
             rows_in_per_s=round(sum(n.rate(2) for n in numbers.values()) if active else rows_in / max(seconds, 1e-6), 1),
             rows_out_per_s=round(sum(n.rate(3) for n in numbers.values()) if active else rows_out / max(seconds, 1e-6), 1),
-            p50_ms=percentile_ms([latencies], 0.50),
-            p99_ms=percentile_ms([latencies], 0.99),
-            total_p50_ms=percentile_ms([total], 0.50),
-            total_p99_ms=percentile_ms([total], 0.99),
+            p50_ms=percentile_ms([latencies.recent], 0.50),
+            p99_ms=percentile_ms([latencies.recent], 0.99),
+            total_p50_ms=percentile_ms([latencies.total], 0.50),
+            total_p99_ms=percentile_ms([latencies.total], 0.99),
             late_rows=sum(p.late_rows for p in parts),
             failed_rows=sum(p.failed_rows for p in parts),
             replicas=self.replicas,
@@ -357,15 +391,13 @@ class RunNumbers:
             ),
             boxes=boxes,
             seconds=round(seconds, 3),
-            tables=tables,
+            tables=account.tables,
             journal=journal,
             checkpoint=checkpoint,
-            behind=_behind([n.newest for site, n in numbers.items() if n.newest and site in self._machine.sites]) if active else (),
-            protected=hosts.protected[self._machine.reviving.based()],
-            lost=lost_of(self._machine),
-            outputs=outputs_of(
-                self._machine.layout, self._machine.ledger, [part.taken for part in parts], self._machine.seen, ages, passed
-            ),
+            behind=account.behind,
+            outputs=account.outputs,
+            protected=account.protected,
+            lost=account.lost,
         )
 
 
@@ -381,7 +413,7 @@ def counts_of(part: control.PartReport) -> PartCounts:
     """What a part has said of itself."""
     return PartCounts(
         part.rows_in, part.rows_out, part.late_rows, part.failed_rows, part.state_bytes, part.buffered_bytes, part.finished,
-        part.epochs_in_flight, part.taken, part.waiting, part.late, part.failed,
+        part.epochs_in_flight, part.taken, part.waiting, part.late, part.failed, part.sections_out,
     )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ EVERY_S: Final = 0.5
 KEPT_US: Final = 60_000_000
 """How long somebody may read nothing and still miss no event."""
 GONE_SHOWN_S: Final = 20.0
+UNSAID: Final = Gauges(rss_bytes=0, pss_bytes=0, refused=0)
+"""Of a site that has not reported yet, or is gone."""
 
 
 class WatchedRun(Protocol):
@@ -115,10 +117,11 @@ class Watcher:
             state: SiteState = "leaving" if self._coordinator.is_leaving(known.index) else "live"
             site = SceneSite(known.index, known.executor, str(known.hello["host"]), int(known.hello["pid"]), state)
             report = known.report
-            gauges = Gauges()
+            gauges = UNSAID
             if report is not None:
                 heard_us = int((now_s - known.reported_s) * 1e6)
-                gauges = Gauges(int(report.cpu_s * 1e6), report.pss_bytes or report.rss_bytes, heard_us)
+                memory, shares = report.pss_bytes or report.rss_bytes, (report.rss_bytes, report.pss_bytes)
+                gauges = Gauges(int(report.cpu_s * 1e6), memory, heard_us, *shares, report.refused)
             self._seen[known.index] = site
             there[known.index] = site, gauges
         for index, site in list(self._seen.items()):
@@ -128,7 +131,7 @@ class Watcher:
                 del self._seen[index]
                 continue
             gone: SiteState = "left" if site.state == "leaving" else "dead"
-            there[index] = SceneSite(index, site.executor, site.host, site.pid, gone), Gauges()
+            there[index] = SceneSite(index, site.executor, site.host, site.pid, gone), UNSAID
         return [there[index] for index in sorted(there)]
 
 
