@@ -16,8 +16,9 @@ from tests.spark.test_driver_loop import SECRET, Fake
 import evenflow as ef
 from evenflow.bench import bare
 from evenflow.bench.bare import BareEngine
-from evenflow.errors import LocationError
+from evenflow.errors import ClusterError, LocationError
 from evenflow.world.spark.driver import engine as engine_module
+from evenflow.world.spark.driver.in_place import Generations
 
 pytestmark = [pytest.mark.timeout(30)]
 
@@ -82,4 +83,21 @@ def test_a_sink_that_cannot_be_made_ends_what_was_begun_for_it(engine: Engine, t
     monkeypatch.setattr("evenflow.world.spark.driver.run_loop.opened", fails)
     with pytest.raises(LocationError, match="has not listed"):
         engine.start(flow(), checkpoint_location=str(tmp_path / "location"))
+    wait_until(lambda: not left(), 10, "its threads have ended")
+
+
+def test_the_end_of_the_engine_is_the_end_of_its_runs(engine: Engine) -> None:
+    """Goal: whoever waits for a run hears it, though nobody has told the run to stop, or it came too late for that."""
+    run = engine.start(flow())
+    assert engine._coordinator is not None
+    coordinator, late = engine._coordinator, engine._loop
+    coordinator.close()
+    with pytest.raises(ClusterError, match="has been stopped"):
+        run.await_termination(10)
+    assert [event["kind"] for event in run.events()][-1] == "failed"
+    driven = run._driven
+    again = late("run-2", driven.layout, driven.machine.plan, driven.machine.membership, b"", driven.beginning, None)
+    waits = Generations(again, None, coordinator.add_run)
+    coordinator.add_run(again)
+    assert waits.wait(10) and "has been stopped" in str(again.failure)
     wait_until(lambda: not left(), 10, "its threads have ended")

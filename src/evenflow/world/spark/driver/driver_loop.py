@@ -73,6 +73,7 @@ ANSWER_S: Final = 10.0
 CONFIRM_EVERY: Final = 64
 """Messages of a site after which it is told that they have come, if no ping says so before."""
 
+STOPPED: Final = "the engine has been stopped"
 log = logging.getLogger("evenflow")
 T = TypeVar("T")
 
@@ -109,7 +110,9 @@ class DriverLoop:
         active, idle = (REPLICATED, IDLE) if self._beats else (UNREPLICATED, UNREPLICATED)
         self.fleet = Fleet(sites + spares, active, idle, int(lease_s * 1e6))
         self._ticks = 0
-        self._closing = False
+        self._closing = self._closed = False
+        self._given: list[RunLoop] = []
+        self._giving = threading.Lock()
         self._others: list[Listener] = []
         self._versions = Versions()
         self._profiles: dict[int, Future[control.Profiled]] = {}
@@ -206,7 +209,8 @@ class DriverLoop:
             self.send(site, message)
 
     def add_run(self, run: RunLoop) -> None:
-        """Start a run on its sites, the spares too. From any thread. It is forgotten when it is over: whoever started it has it."""
+        """Start a run on its sites, the spares too. From any thread. It is forgotten when it is over: whoever started it has it. One that
+        is not over when this is closed, or comes behind that, ends with a ClusterError."""
 
         def forget() -> None:
             self.runs.pop(run.number, None)
@@ -214,13 +218,21 @@ class DriverLoop:
                 self.call_soon(DRIVER.tidy)  # Not here, where it is held.
 
         def begin() -> None:
+            if run.over.is_set():
+                return
             self.runs[run.number] = run
             DRIVER.settle()
             run.on_over += [self._notify, lambda: self.observe(RunEnded(run.number, self._now_us()))]
             run.on_over.append(lambda: self.call_soon(forget))  # Some of what is being done now may still be for it.
             self.observe(RunBegun(run.number, run.run_id, run.machine, self._now_us()))
 
-        self.call_soon(begin)
+        with self._giving:
+            closed = self._closed
+            if not closed:
+                self._given = [each for each in self._given if not each.over.is_set()] + [run]
+                self.call_soon(begin)
+        if closed:
+            run.abandon(ClusterError(STOPPED))
 
     def executor_removed(self, executor: str) -> None:
         """Spark says that an executor is gone. From any thread."""
@@ -272,6 +284,7 @@ class DriverLoop:
     def _serve(self) -> None:
         with DRIVER.serving():
             self._serve_sites()
+            self._abandon()
         for site in self.sites.values():
             site.line.close()
         for listener in (self.listener, *self._others):
@@ -287,6 +300,17 @@ class DriverLoop:
                 self._reactor.poll(1.0)
             except Exception:
                 log.exception("the coordinator met an error and goes on")
+
+    def _abandon(self) -> None:
+        """Nobody else would say of what has not ended, or not even begun, that it is over."""
+        with self._giving:
+            self._closed = True
+        for run in self._given:
+            if not run.over.is_set():
+                try:
+                    run.abandon(ClusterError(STOPPED))
+                except Exception:
+                    log.exception("run %s could not be ended with the engine", run.run_id)
 
     def _ping(self) -> None:
         self._reactor.call_later(PING_S, self._ping)  # First of all: without pings the sites would leave, whatever goes wrong here.
