@@ -74,3 +74,24 @@ def test_a_query_that_fails_ends_the_run_with_what_it_failed_of() -> None:
 def test_a_run_that_drains_needs_its_query_no_more() -> None:
     run, said = served(None, drain=True)
     assert run.exception() is None and not said
+
+
+def test_a_job_that_begins_when_its_run_has_just_ended_is_cancelled() -> None:
+    """Spark cancels those jobs of a group that there are, and not those to come."""
+    missed, begun, cancelled = threading.Event(), threading.Event(), threading.Event()
+    ingest = Ingest.__new__(Ingest)
+    ingest._begun, ingest._ending, ingest._group = threading.Event(), threading.Event(), "evenflow-ingest"
+    context = SimpleNamespace(cancelJobGroup=lambda group: cancelled.set() if begun.is_set() else missed.set())
+    ingest._spark = SimpleNamespace(sparkContext=context)  # type: ignore[assignment]
+
+    def serve() -> None:
+        ingest._begun.wait(20)
+        missed.wait(20)
+        begun.set()
+        cancelled.wait(20)
+
+    ingest._thread = threading.Thread(target=serve, daemon=True)
+    ingest._thread.start()
+    ingest.end()
+    ingest.join(10)
+    assert cancelled.is_set() and not ingest._thread.is_alive()

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RESULT: Final = "rows bigint"
+CANCEL_AGAIN_S: Final = 0.5
+"""A job that began just behind the word that cancels it is cancelled so much later."""
 
 log = logging.getLogger("evenflow")
 
@@ -91,8 +93,11 @@ class Ingest:
         self._thread.join(timeout_s)
 
     def _cancel(self) -> None:
+        """Until its thread is over: that may be about to begin a job, which would read the whole DataFrame for nobody."""
         try:
-            self._spark.sparkContext.cancelJobGroup(self._group)
+            while self._thread.is_alive():
+                self._spark.sparkContext.cancelJobGroup(self._group)
+                self._thread.join(CANCEL_AGAIN_S)
         except Exception as error:
             log.debug("while an ingest was stopped: %r", error)  # The JVM may be gone already.
 
