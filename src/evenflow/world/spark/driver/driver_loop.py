@@ -214,11 +214,14 @@ class DriverLoop:
 
         def forget() -> None:
             self.runs.pop(run.number, None)
+            with self._giving:
+                self._given = [each for each in self._given if each is not run]
             if not self.runs:
                 self.call_soon(DRIVER.tidy)  # Not here, where it is held.
 
         def begin() -> None:
             if run.over.is_set():
+                forget()
                 return
             self.runs[run.number] = run
             DRIVER.settle()
@@ -229,7 +232,7 @@ class DriverLoop:
         with self._giving:
             closed = self._closed
             if not closed:
-                self._given = [each for each in self._given if not each.over.is_set()] + [run]
+                self._given.append(run)
                 self.call_soon(begin)
         if closed:
             run.abandon(ClusterError(STOPPED))
@@ -304,8 +307,8 @@ class DriverLoop:
     def _abandon(self) -> None:
         """Nobody else would say of what has not ended, or not even begun, that it is over."""
         with self._giving:
-            self._closed = True
-        for run in self._given:
+            self._closed, given, self._given = True, self._given, []
+        for run in given:
             if not run.over.is_set():
                 try:
                     run.abandon(ClusterError(STOPPED))
