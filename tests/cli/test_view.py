@@ -23,7 +23,15 @@ from evenflow.monitor.timeline import event_line, timeline
 from evenflow.plan.membership import Leader, Membership
 from evenflow.plan.moved_whole import MovedWhole
 from evenflow.plan.plan import Copy, Plan
-from evenflow.statistics.progress import BoxProgress, CheckpointProgress, JournalProgress, OutputProgress
+from evenflow.statistics.progress import (
+    Behind,
+    BoxProgress,
+    CheckpointProgress,
+    JournalProgress,
+    LossProgress,
+    OutputProgress,
+    TableProgress,
+)
 
 SITES = tuple(
     site_progress(site, cpu_share=0.1 * site, rows_in_per_s=5_003.0, state_bytes=2**20, rss_bytes=250 * 2**20, epoch=1234)
@@ -47,8 +55,7 @@ KILL = Kill(1, "0", 7.4)
 DOCUMENTED = {
     "dataflow", "run", "master", "rows_in", "rows_out", "late_rows", "failed_rows", "rows_in_per_s", "rows_out_per_s", "epoch", "p50_ms",
     "p99_ms", "sites", "replicas", "redundancy", "moved_whole", "events", "events_forgotten", "moves", "journal", "checkpoint",
-    "outputs", "seconds",
-    "interrupted", "per_site",
+    "outputs", "protected", "lost", "behind", "tables", "seconds", "interrupted", "per_site",
 }  # fmt: skip
 
 
@@ -125,6 +132,20 @@ def test_the_report_has_the_documented_keys_and_is_json() -> None:
     empty = report(progress(), master="m", interrupted=True)
     assert set(empty) == DOCUMENTED and empty["p50_ms"] is None
     json.dumps(empty, allow_nan=False)
+
+
+def test_a_report_says_what_a_run_has_lost_and_how_far_it_is_behind() -> None:
+    """Whoever starts `evenflow run --json` from a script has no `run.progress()` to ask."""
+    whole = replace(
+        PROGRESS, protected=1, lost=LossProgress(2, 5, 7, 3), behind=(Behind("orders", "shop", 12),),
+        tables=(TableProgress("codes", 5, 80, 1, 3, 2.5, 0, None),),
+    )  # fmt: skip
+    found, told = report(whole, master="m", interrupted=False), whole.to_json()
+    assert {name: found[name] for name in ("protected", "lost", "behind", "tables")} == {
+        "protected": 1, "lost": {"partitions": 2, "frames": 5, "rows": 7, "unkept": 3},
+        "behind": [{"source": "orders", "topic": "shop", "messages": 12}], "tables": told["tables"],
+    }  # fmt: skip
+    assert found["tables"][0]["table"] == "codes" and report(PROGRESS, master="m", interrupted=False)["lost"] is None
 
 
 def test_what_outputs_have_missed_is_said() -> None:
