@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from evenflow.errors import StrangerRefused
+from evenflow.world.spark.net import names
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.framing import Seals, Unsealed
 from evenflow.world.spark.net.tls import Encrypted
@@ -183,6 +184,8 @@ def dial(address: tuple[str, int], secret: Trusted, hello: Hello, timeout_s: flo
                 sock.sendall(end.out)
                 end.out = b""
         sock.settimeout(None)
+        if sock.family == socket.AF_INET:  # Who dials again, in a loop, knows where this led.
+            names.NAMES.remember(address[0], str(sock.getpeername()[0]))
         return end.connection(sock)
     except BaseException:
         sock.close()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evenflow.errors import PortsTaken, StrangerRefused
+from evenflow.world.spark.net import names
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import HANDSHAKE_TIMEOUT_S, Accepting, Connecting, Hello, tune
 from evenflow.world.spark.net.reactor import READABLE, WRITABLE, Reactor
@@ -195,7 +196,8 @@ class Listener:
 
 
 class Dialer:
-    """Opens one connection without blocking, then calls `done(connection)`, or `failed(reason)`; exactly one of them, once."""
+    """Opens one connection without blocking, then calls `done(connection)`, or `failed(reason)`; exactly one of them, once. A name that
+    does not resolve is such a reason, and may resolve the next time."""
 
     def __init__(
         self,
@@ -221,13 +223,23 @@ class Dialer:
             self._over, reason = True, str(error)
             reactor.call_later(0.0, lambda: failed(reason))
             return
-        self._sock.setblocking(False)
-        tune(self._sock)
-        code = self._sock.connect_ex(address)
-        reactor.register(self._sock.fileno(), WRITABLE, self._ready)
         reactor.call_later(HANDSHAKE_TIMEOUT_S, lambda: self._fail("no answer in time"))
-        if code not in (0, errno.EINPROGRESS):
-            reactor.call_later(0.0, lambda: self._fail(errno.errorcode.get(code, str(code))))
+        names.find(address[0], reactor, self._found, self._fail)
+
+    def _found(self, host: str) -> None:
+        """host: an address, which takes no time to look up. Nobody hears of a failure before he has this dialer."""
+        if self._over:
+            return
+        try:
+            self._sock.setblocking(False)
+            tune(self._sock)
+            code = self._sock.connect_ex((host, self._address[1]))
+            self._reactor.register(self._sock.fileno(), WRITABLE, self._ready)
+            reason = "" if code in (0, errno.EINPROGRESS) else errno.errorcode.get(code, str(code))
+        except OSError as error:
+            reason = str(error)
+        if reason:
+            self._reactor.call_later(0.0, lambda: self._fail(reason))
 
     def _ready(self, events: int) -> None:
         try:
