@@ -430,30 +430,39 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         with self._lock:
             if self._stopped:
                 raise ClusterError("the engine has been stopped: make a new one")
+            first = self._placement is None
             if self._coordinator is None or self._placement is None:
-                clear()
-                control_client.clear()
-                prepare(lambda: None)  # What the coordinator imports later must not hold its thread up.
-                conf = self.spark.sparkContext.getConf()
-                host = conf.get("spark.driver.host", "127.0.0.1")
-                bind = conf.get("spark.driver.bindAddress", host)
-                options, name = self.options, uuid.uuid4().hex[:12]
-                wait_s, lease_s, trust = options.place_timeout_s, options.lease_s, new_trust(options)
-                if trust.tls is not None:
-                    check(trust.tls, host)
-                try:
-                    self._coordinator = DriverLoop(name, self.sites, trust, bind, self.spares, self.replicas, lease_s, options.ports)
-                except OSError as error:
-                    raise cannot_listen(bind, error) from error
-                self._placement = Placement(self.spark, self._coordinator, host, trust, lease_s, wait_s, options.bind, options.ports)
-                self._placement.ensure()
-                if options.autoscale is not None:
-                    bounds, times = Bounds(*options.autoscale), options.autoscale_times or Times()
-                    self._autoscaler = Autoscaler(self, self._operations, self._coordinator, bounds, times, options.place_timeout_s)
-                    self._autoscaler.begin()
-            elif not self._coordinator.enough(self.sites):
-                self._placement.ensure(self.sites)
+                self._coordinator, self._placement = self._open()
+            if first or not self._coordinator.enough(self.sites):
+                self._placement.ensure(None if first else self.sites)
+            options = self.options
+            if options.autoscale is not None and self._autoscaler is None:  # Not before they are there, be it at the second call.
+                bounds, times = Bounds(*options.autoscale), options.autoscale_times or Times()
+                self._autoscaler = Autoscaler(self, self._operations, self._coordinator, bounds, times, options.place_timeout_s)
+                self._autoscaler.begin()
             return self._coordinator
+
+    def _open(self) -> tuple[DriverLoop, Placement]:
+        """Where sites say that they are there, and who starts them: both, or none."""
+        clear()
+        control_client.clear()
+        prepare(lambda: None)  # What the coordinator imports later must not hold its thread up.
+        conf = self.spark.sparkContext.getConf()
+        host = conf.get("spark.driver.host", "127.0.0.1")
+        bind = conf.get("spark.driver.bindAddress", host)
+        options, name = self.options, uuid.uuid4().hex[:12]
+        wait_s, lease_s, trust = options.place_timeout_s, options.lease_s, new_trust(options)
+        if trust.tls is not None:
+            check(trust.tls, host)
+        try:
+            coordinator = DriverLoop(name, self.sites, trust, bind, self.spares, self.replicas, lease_s, options.ports)
+        except OSError as error:
+            raise cannot_listen(bind, error) from error
+        try:
+            return coordinator, Placement(self.spark, coordinator, host, trust, lease_s, wait_s, options.bind, options.ports)
+        except BaseException:
+            coordinator.close()
+            raise
 
 
 def _failed(error: BaseException | None) -> bool:

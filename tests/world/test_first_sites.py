@@ -1,0 +1,101 @@
+"""The first sites of an engine: what is there after they could not be placed, and after the engine has been stopped meanwhile. No Spark:
+nobody places them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import evenflow as ef
+from evenflow.errors import ClusterError
+from evenflow.world.spark.driver import engine as engine_module
+from evenflow.world.spark.driver import scaling
+from evenflow.world.spark.driver.options import EngineOptions
+
+pytestmark = [pytest.mark.timeout(30)]
+
+
+class Context:
+    """Of Spark."""
+
+    def getConf(self) -> dict[str, str]:
+        return {}
+
+
+class Placed:
+    """A placement that does what the test says. made: all there were."""
+
+    made: list[Placed]
+    ensuring: Callable[[Placed], None]
+
+    def __init__(self, spark: Any, coordinator: Any, *told: Any) -> None:
+        self.coordinator, self.asked, self.stopped = coordinator, list[int | None](), threading.Event()
+        self.made.append(self)
+
+    def ensure(self, sites: int | None = None) -> None:
+        self.asked.append(sites)
+        type(self).ensuring(self)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+class Engine(ef.Engine):
+    def __init__(self, **options: Any) -> None:
+        self._prepared(SimpleNamespace(sparkContext=Context()), 2, 0, 1, "mirrored", EngineOptions(**options))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch) -> type[Placed]:
+    kind = type("Placement", (Placed,), {"made": [], "ensuring": lambda placed: None})
+    monkeypatch.setattr(engine_module, "Placement", kind)
+    monkeypatch.setattr(scaling, "executors", lambda context: [])
+    return kind
+
+
+def coordinators() -> int:
+    return sum(thread.name == "evenflow-coordinator" for thread in threading.enumerate())
+
+
+def test_autoscale_begins_though_the_first_sites_came_late(placed: type[Placed]) -> None:
+    """Goal: sites that come at the second try follow the load, too. Method: executors are late by one start."""
+
+    def late(self: Placed) -> None:
+        if len(self.asked) == 1:
+            raise ClusterError("2 sites need 2 executors, and after 60 s there is 1")
+
+    placed.ensuring = late
+    engine = Engine(autoscale=(1, 4))
+    try:
+        with pytest.raises(ClusterError, match="there is 1"):
+            engine._ensure_sites()
+        assert engine._autoscaler is None
+        engine._ensure_sites()
+        assert engine._autoscaler is not None and [made.asked for made in placed.made] == [[None, 2]]
+    finally:
+        engine.stop()
+
+
+def test_no_coordinator_is_left_by_a_placement_that_cannot_be_made(placed: type[Placed], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: the package cannot be shipped, since the disk is full; then it can."""
+    before, engine = coordinators(), Engine()
+
+    def full(self: Placed, *told: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(placed, "__init__", full)
+            with pytest.raises(OSError, match="No space left"):
+                engine._ensure_sites()
+        assert coordinators() == before
+        engine._ensure_sites()
+        assert coordinators() == before + 1
+    finally:
+        engine.stop()
+    assert coordinators() == before
