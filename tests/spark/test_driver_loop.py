@@ -22,6 +22,7 @@ from evenflow.coordinator.fleet import Drain, Look
 from evenflow.errors import ClusterError
 from evenflow.world.spark.driver import driver_loop as driver_loop_module
 from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.executor import preparing
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import GARBLED_MAX
 from evenflow.world.spark.net.framing import CONTROL, HEADER, MAGIC, RELEASE, VERSION
@@ -559,6 +560,21 @@ def test_tasks_that_compile_kernels_are_waited_for(world: Callable[..., World], 
     assert len(told) == 1 and not made.coordinator.sites
     connections[0].close()
     made.until(lambda: len(preparations._channels) == 1)
-    assert preparations.under_way
+    assert preparations.under_way and not preparations.stuck
     connections[1].close()
     made.until(lambda: not preparations.under_way)
+
+
+def test_a_task_that_hangs_while_it_compiles_kernels_is_not_waited_for_for_ever(
+    world: Callable[..., World], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It keeps its connection. Who waits behind it at the lock of its machine's kernels hangs as well."""
+    monkeypatch.setattr(preparing, "PREPARES_MAX_S", 0.2)
+    made = world(2)
+    preparations = made.coordinator.preparations
+    dialled = dial(("127.0.0.1", made.coordinator.port), SECRET, {"as": "prepares", "engine": "engine", "executor": "1", "host": "here"})
+    made.until(lambda: bool(preparations._channels))
+    made.until(lambda: not preparations.under_way)
+    assert preparations.stuck == ["executor 1 on here"]
+    dialled.close()
+    made.until(lambda: not preparations.stuck)

@@ -150,7 +150,7 @@ class Cluster:
         self.coordinator: Any = SimpleNamespace(
             engine="e", port=1, fleet=Fleet(wanted, REPLICATED), sites=self.sites, changed=threading.Condition(), suspects=[],
             on_site=[], on_lost=[], known=lambda: list(self.sites.values()), enough=lambda n: len(self.sites) >= n,
-            executor_removed=self.removed.append, dismiss=lambda why: None, preparations=SimpleNamespace(under_way=False),
+            executor_removed=self.removed.append, dismiss=lambda why: None, preparations=SimpleNamespace(under_way=False, stuck=[]),
         )  # fmt: skip
         self.keeper = Placement(Session("spark://host:7077"), self.coordinator, "host", b"secret", 10.0, wait_s=-1.0, bind=None)  # type: ignore[arg-type]
 
@@ -332,6 +332,17 @@ def test_kernels_that_are_being_compiled_are_waited_for(monkeypatch: pytest.Monk
     with pytest.raises(ClusterError, match="4 of 4 sites did not start"):
         cluster.keeper.ensure()
     assert len(asked) == 4
+
+
+def test_a_process_that_hangs_while_it_compiles_kernels_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, executors=4, wanted=4)
+    cluster.coordinator.enough = lambda wanted: False
+    cluster.coordinator.preparations.stuck = ["executor 1 on here", "executor 3 on there"]
+    monkeypatch.setattr(cluster.keeper, "_start_keeper", lambda: None)
+    with pytest.raises(
+        ClusterError, match=r"compiled for more than 10 minutes at executor 1 on here, executor 3 on there: a process there"
+    ):
+        cluster.keeper.ensure()
 
 
 @pytest.mark.parametrize("conf", [{"spark.driver.host": "192.0.2.1"}, {"spark.driver.host": "h", "spark.driver.bindAddress": "192.0.2.1"}])

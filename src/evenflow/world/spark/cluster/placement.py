@@ -21,6 +21,7 @@ from evenflow.world.spark.cluster.located import Executor
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.cluster.site_job import SiteJob
 from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.executor.preparing import PREPARES_MAX_S
 from evenflow.world.spark.net.trust import Trusted
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ class Placement:
     def ensure(self, sites: int | None = None, wait_s: float | None = None) -> None:
         """Return when so many sites (default: all that are wanted) are there and have reached their peers. Raises ClusterError.
 
-        wait_s: for how long to wait; kernels that are being compiled on a machine do not count.
+        wait_s: for how long to wait; kernels that are being compiled on a machine do not count, for some minutes.
         """
         coordinator = self._coordinator
         wanted = coordinator.fleet.wanted if sites is None else sites
@@ -379,6 +380,11 @@ class Placement:
             return ClusterError(
                 f"{wanted} sites need {wanted} executors, and after {self._wait_s:.0f} s there are {found}: raise spark.executor.instances "
                 f"(or spark.cores.max, or the number of workers), or start the engine with sites={max(found, 1)}"
+            )
+        if there < wanted and (stuck := self._coordinator.preparations.stuck):
+            return ClusterError(
+                f"{wanted - there} of {wanted} sites did not start: kernels have been compiled for more than {PREPARES_MAX_S / 60:.0f} "
+                f"minutes at {', '.join(stuck)}: a process there hangs, or another one that compiles them and for which it waits"
             )
         if there < wanted:
             return ClusterError(

@@ -7,11 +7,16 @@ connection when it is done, or dies.
 from __future__ import annotations
 
 import logging
+import time
+from typing import Final
 
 from evenflow.world.spark.net.channel import Channel
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import Hello
 from evenflow.world.spark.net.reactor import Reactor
+
+PREPARES_MAX_S: Final = 600.0
+"""Who takes longer hangs, or waits at the lock of its machine's kernels for one that hangs."""
 
 log = logging.getLogger("evenflow")
 
@@ -21,12 +26,20 @@ class Preparations:
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self._channels: list[Channel] = []
+        self._channels: dict[Channel, tuple[float, str]] = {}
         self._hosts: set[str] = set()
 
     @property
     def under_way(self) -> bool:
-        return bool(self._channels)
+        """And will come to an end, as far as can be known."""
+        late_s = time.monotonic() - PREPARES_MAX_S
+        return any(since_s > late_s for since_s, _ in list(self._channels.values()))
+
+    @property
+    def stuck(self) -> list[str]:
+        """Whose preparations have been under way for much longer than they take."""
+        late_s = time.monotonic() - PREPARES_MAX_S
+        return [who for since_s, who in list(self._channels.values()) if since_s <= late_s]
 
     def begin(self, connection: Connection, hello: Hello) -> None:
         """The user is told once for each host, as nothing else is to be seen meanwhile."""
@@ -39,10 +52,11 @@ class Preparations:
                 host,
                 hello.get("executor"),
             )
-        self._channels.append(Channel(connection, self._reactor, lambda channel, kind, body: None, self._end))
+        channel = Channel(connection, self._reactor, lambda channel, kind, body: None, self._end)
+        self._channels[channel] = (time.monotonic(), f"executor {hello.get('executor')} on {host}")
 
     def _end(self, channel: Channel, reason: str) -> None:
-        self._channels.remove(channel)
+        self._channels.pop(channel, None)
 
     def close(self) -> None:
         for channel in self._channels:
