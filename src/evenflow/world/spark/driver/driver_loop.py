@@ -52,7 +52,7 @@ from evenflow.errors import ClusterError
 from evenflow.statistics.progress import SiteProcess
 from evenflow.world.spark.bridge.pushing import tell_leader
 from evenflow.world.spark.bridge.stream_source import tell_where
-from evenflow.world.spark.driver.known import Hailing, KnownSite, Warnings
+from evenflow.world.spark.driver.known import Hailing, KnownSite, Profiles, Warnings
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.versions import Versions
 from evenflow.world.spark.executor.preparing import Preparations
@@ -115,8 +115,7 @@ class DriverLoop:
         self._giving = threading.Lock()
         self._others: list[Listener] = []
         self._versions = Versions()
-        self._profiles: dict[int, Future[control.Profiled]] = {}
-        self._asked = 0
+        self.profiles = Profiles()
         self.preparations = Preparations(self._reactor)
         self.listener = Listener(open_port(host, ports), self._reactor, secret, self._welcome)
         self._thread = threading.Thread(target=self._serve, name="evenflow-coordinator", daemon=True)
@@ -185,16 +184,6 @@ class DriverLoop:
         if known is not None:
             known.line.send(CONTROL, control.encode(message))
 
-    def expect_profile(self) -> tuple[int, Future[control.Profiled]]:
-        """(a number, what comes with it). In the coordinator's thread."""
-        self._asked += 1
-        found = self._profiles[self._asked] = Future()
-        return self._asked, found
-
-    def forget_profile(self, number: int) -> None:
-        """Nobody waits for it any more. In the coordinator's thread."""
-        self._profiles.pop(number, None)
-
     def present(self) -> list[int]:
         """Indices of the sites that are there."""
         return list(self.sites)
@@ -254,22 +243,7 @@ class DriverLoop:
 
     def describe_sites(self) -> list[SiteProcess]:
         """What is known of every site, ascending. From any thread."""
-        described = []
-        for index, site in sorted(dict(self.sites).items()):
-            report = site.report
-            described.append(
-                SiteProcess(
-                    site=index,
-                    executor=site.executor,
-                    host=site.hello["host"],
-                    pid=site.hello["pid"],
-                    rss_bytes=report.rss_bytes if report else 0,
-                    pss_bytes=report.pss_bytes if report else 0,
-                    refused=report.refused if report else 0,
-                    leaving=index in self.fleet.leaving,
-                )
-            )
-        return described
+        return [site.described(leaving=index in self.fleet.leaving) for index, site in sorted(dict(self.sites).items())]
 
     def dismiss(self, why: str) -> None:
         """Tell every site to leave, and those that are still to come. From any thread."""
@@ -435,9 +409,7 @@ class DriverLoop:
             case control.Relay():
                 self.send(message.peer, control.Relay(index, message.talk, message.kind, message.body))
             case control.Profiled():
-                waiting = self._profiles.pop(message.number, None)
-                if waiting is not None:
-                    waiting.set_result(message)
+                self.profiles.take(message)
             case control.SiteBroken():
                 self.observe(SiteEnded(index, self._now_us(), message.trace))
             case _:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
 
 from evenflow.coordinator.fleet import Member
 from evenflow.monitor.reading import LogLine
+from evenflow.statistics.progress import SiteProcess
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.channel import Line
 from evenflow.world.spark.net.connection import Connection
@@ -33,6 +35,29 @@ class Warnings:
             self.count += 1
         self.count += max(0, report.unsaid - self._unsaid.get(site, 0))
         self._unsaid[site] = report.unsaid
+
+
+class Profiles:
+    """Profiles that sites have been asked for, by number. In the coordinator's thread."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[int, Future[control.Profiled]] = {}
+        self._asked = 0
+
+    def expect(self) -> tuple[int, Future[control.Profiled]]:
+        """(a number, what comes with it)."""
+        self._asked += 1
+        found = self._wanted[self._asked] = Future()
+        return self._asked, found
+
+    def forget(self, number: int) -> None:
+        """Nobody waits for it any more."""
+        self._wanted.pop(number, None)
+
+    def take(self, profiled: control.Profiled) -> None:
+        waiting = self._wanted.pop(profiled.number, None)
+        if waiting is not None:
+            waiting.set_result(profiled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +96,17 @@ class KnownSite:
     @property
     def executor(self) -> str:
         return str(self.hello["executor"])
+
+    def described(self, *, leaving: bool) -> SiteProcess:
+        """What is told of it. leaving: it is emptied, or told to go."""
+        report = self.report
+        return SiteProcess(
+            site=self.index,
+            executor=self.executor,
+            host=self.hello["host"],
+            pid=self.hello["pid"],
+            rss_bytes=report.rss_bytes if report else 0,
+            pss_bytes=report.pss_bytes if report else 0,
+            refused=report.refused if report else 0,
+            leaving=leaving,
+        )

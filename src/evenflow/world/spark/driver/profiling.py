@@ -39,7 +39,7 @@ def profile_of(coordinator: DriverLoop, site: int, seconds: float) -> Profile:
         if site not in coordinator.sites:
             there = ", ".join(map(str, sorted(coordinator.sites))) or "none"
             raise OperationRefused(f"there is no site {site}; there are: {there}")
-        number, future = coordinator.expect_profile()
+        number, future = coordinator.profiles.expect()
         coordinator.send(site, control.Profile(number, seconds))
         return number, future
 
@@ -48,7 +48,7 @@ def profile_of(coordinator: DriverLoop, site: int, seconds: float) -> Profile:
     try:
         answer = _wait(coordinator, site, future, deadline)
     finally:
-        coordinator.call_soon(lambda: coordinator.forget_profile(number))
+        coordinator.call_soon(lambda: coordinator.profiles.forget(number))
     if answer.why:
         raise OperationRefused(f"site {site} cannot be sampled: {answer.why}")
     try:
