@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -226,6 +227,33 @@ def test_the_last_words_of_who_takes_nothing_any_more_are_heard(reactor: Reactor
     until(reactor, lambda: pair.closed)
     assert pair.heard == words
     assert len(pair.closed) == 1 and pair.channel.closed and not pair.channel.queued_bytes
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "no space left on device"), BlockingIOError(), ConnectionResetError(), KeyError()])
+@pytest.mark.parametrize("size", [5, 100_000])
+def test_what_a_handler_raises_is_not_the_sockets(reactor: Reactor, error: Exception, size: int) -> None:
+    """Whoever polls hears of it, and of what it was; the connection is as good as before, and nobody dials anew to say it all again."""
+    pair = Pair(reactor)
+    take, pair.channel._on_message = pair.channel._on_message, raising(error)
+    sender = pair.other(reactor)
+    sender.send(CONTROL, [bytes(size)])
+    with pytest.raises(type(error)):
+        until(reactor, lambda: False)
+    assert not pair.closed and not pair.channel.closed and not pair.channel.garbled
+    pair.channel._on_message = take
+    sender.send(SECTIONS, [b"and so on"])
+    until(reactor, lambda: pair.heard)
+    assert pair.heard == [(SECTIONS, b"and so on")], "who raises over a message gets it once"
+    sender.close()
+    until(reactor, lambda: pair.closed)
+    assert pair.closed == ["the other end has closed the connection"]
+
+
+def raising(error: Exception) -> Callable[..., None]:
+    def handle(*given: object) -> None:
+        raise error
+
+    return handle
 
 
 # ---------------------------------------------------------------- lines

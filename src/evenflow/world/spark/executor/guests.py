@@ -16,8 +16,10 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from evenflow.errors import ProtocolError
 from evenflow.site.staging import Attempt
 from evenflow.world.spark.executor.held import UNKNOWN
 from evenflow.world.spark.executor.shipping import Receiver
@@ -65,8 +67,20 @@ class Guests:
     def accept(self, connection: Connection, hello: Hello) -> None:
         """Raises KeyError or ValueError for a hello that makes no sense."""
         guest = self._guest(hello)
-        channel = Channel(connection, self._site.reactor, guest.take, self._gone)
+        channel = Channel(connection, self._site.reactor, partial(self._heard, guest), self._gone)
         self._guests[channel] = guest
+
+    def _heard(self, guest: Pusher | Fetcher | Receiver, channel: Channel, kind: int, body: bytes | memoryview) -> None:
+        """An error over what a guest says ends its visit, and not the site, which has others to serve. Raises ProtocolError for what cannot
+        be read."""
+        try:
+            guest.take(channel, kind, body)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            log.exception("a %s of run %d, who is a guest of this site, is let go", type(guest).__name__, guest.run)
+            channel.close()
+            self._gone(channel, f"the site met an error over it: {error!r}")
 
     def _guest(self, hello: Hello) -> Pusher | Fetcher | Receiver:
         if hello["as"] == "push":

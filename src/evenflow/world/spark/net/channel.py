@@ -35,6 +35,7 @@ OnClose = Callable[["Channel", str], None]
 class Channel:
     """on_message(channel, kind, body) for each message, on_close(channel, reason) once, when the other end or the link is gone.
 
+    What on_message raises is raised by the reactor's `poll`, and the connection is as good as before; but a ProtocolError closes it.
     `close` by our own hand does not call on_close. queued_bytes: what the socket has not taken yet. sent, received: how many times bytes
     went out or came in, so that who looks now and then sees whether the link was silent meanwhile, and nobody asks the clock for every
     message. garbled: it was closed because the other end said something that cannot be read. A message without the
@@ -135,32 +136,44 @@ class Channel:
                 self._read()
 
     def _read(self) -> bool:
-        """Take in what has come. Whether there may be more."""
+        """Take in what has come. Whether there may be more. What a handler raises goes on to whoever polls, an OSError too: it is none of
+        this socket's. Only ProtocolError, over what cannot be read, ends the connection."""
         try:
-            self._receive()
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            self._fail(f"receiving failed: {error}")
+            more = self._receive()
         except MessageForged as error:
             log.warning("a connection is closed: %s", error)
             self._fail(str(error))
         except ProtocolError as error:
             self.garbled = True
             self._fail(str(error))
-        return not self.closed
+        else:
+            return more and not self.closed
+        return False
 
-    def _receive(self) -> None:
+    def _receive(self) -> bool:
         if self._large is not None:
-            self._receive_large(self._large)
-            return
-        count = self._sock.recv_into(self._small[self._filled :])
-        if count == 0:
-            self._fail("the other end has closed the connection")
-            return
-        self.received += 1
+            return self._receive_large(self._large)
+        count = self._receive_into(self._small[self._filled :])
+        if not count:
+            return False
         self._filled += count
         self._take_messages()
+        return True
+
+    def _receive_into(self, space: memoryview) -> int:
+        """How many bytes have come. 0: none for now, or none any more, and then the channel is closed."""
+        try:
+            count = self._sock.recv_into(space)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            self._fail(f"receiving failed: {error}")
+            return 0
+        if count == 0:
+            self._fail("the other end has closed the connection" + (" in the middle of a message" if self._large is not None else ""))
+            return 0
+        self.received += 1
+        return count
 
     def _take_messages(self) -> None:
         """Hand out every whole message in the small buffer; move what is left to its front. Who raises over a message gets it once."""
@@ -192,18 +205,17 @@ class Channel:
         self._large_kind, self._large_seal, self._large_filled = kind, seal, len(beginning)
         self._receive_large(self._large)
 
-    def _receive_large(self, large: memoryview) -> None:
-        """Receive until the body is whole or the socket is empty. Never reads beyond the body."""
+    def _receive_large(self, large: memoryview) -> bool:
+        """Receive until the body is whole or the socket is empty. Never reads beyond the body. Whether it is whole."""
         while self._large_filled < len(large):
-            count = self._sock.recv_into(large[self._large_filled :])
-            if count == 0:
-                self._fail("the other end has closed the connection in the middle of a message")
-                return
-            self.received += 1
+            count = self._receive_into(large[self._large_filled :])
+            if not count:
+                return False
             self._large_filled += count
         self._large = None
         self._seals.check(self._large_kind, self._large_seal, large)
         self._on_message(self, self._large_kind, large)
+        return True
 
     # ------------------------------------------------------------ end
 
