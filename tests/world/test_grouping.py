@@ -6,10 +6,13 @@ import pickle
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import evenflow as ef
 from evenflow.errors import OptionError, QueryError
+from evenflow.policy.catalogue import POLICIES
+from evenflow.query.network import Network
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.grouping import as_region, asked, check_region, group
@@ -110,18 +113,35 @@ def test_two_sinks_on_one_table_are_refused_as_without_a_group() -> None:
         as_region(to("out"), group("traffic", BEGIN), 2)
 
 
-PLAIN: dict[str, Any] = {"url": None, "tables": False, "shedding": "off", "balance": "none"}
+def drawn(*, dealt: bool = False, table: bool = False) -> Network:
+    flow = ef.Dataflow("traffic")
+    rows = flow.source(ef.sources.generator(rate=1000), name="in")
+    rows = rows.repartition() if dealt else rows
+    if table:
+        names = flow.table(lambda: pa.table({"key": [1], "name": ["one"]}), "names", key="key", refresh="1 minute")
+        rows = rows.join(names, on="key")
+    rows.to(ef.sinks.memory("out"), name="out")
+    return flow.network
+
+
+PLAIN: dict[str, Any] = {"url": None, "shedding": "off", "balance": "none"}
 
 
 @pytest.mark.parametrize(
     ("other", "why"),
-    [({"tables": True}, "table"), ({"shedding": "on"}, "leave out"),
-     ({"balance": "river"}, "dealt")],
+    [({"network": drawn(table=True)}, "table"), ({"shedding": "on"}, "leave out"),
+     ({"network": drawn(dealt=True), "balance": "utilization"}, "dealt"), ({"network": drawn(dealt=True), "balance": "evenflow"}, "dealt")],
 )  # fmt: skip
 def test_what_a_region_would_decide_by_itself_is_refused(other: dict[str, Any], why: str) -> None:
-    check_region(group("traffic", BEGIN), **PLAIN)
+    for network in (drawn(), drawn(dealt=True)):
+        check_region(group("traffic", BEGIN), network, **PLAIN)
+    check_region(group("traffic", BEGIN), drawn(), **{**PLAIN, "balance": "evenflow"})
     with pytest.raises(OptionError, match=why):
-        check_region(group("traffic", BEGIN), **{**PLAIN, **other})
+        check_region(group("traffic", BEGIN), **{"network": drawn(), **PLAIN, **other})
+
+
+def test_the_refused_policies_are_ones_that_an_engine_can_have() -> None:
+    assert {"utilization", "evenflow"} <= POLICIES.keys() and "river" not in POLICIES
 
 
 def test_sites_know_which_sinks_want_marks() -> None:

@@ -12,6 +12,8 @@ import evenflow
 from evenflow.availability.group import NAME, Group, Region, Shape
 from evenflow.errors import LocationError, OptionError, QueryError, SourceError
 from evenflow.plan.layout import Layout
+from evenflow.query.network import Network
+from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.structure import structure, structure_digest
 from evenflow.sources.cut import CutSource, cut_of
 from evenflow.stream.region_url import LOOPBACK
@@ -229,16 +231,16 @@ def _what(source: Any) -> Mapping[str, Any]:
     return said if places is None else {**said, "places": places}
 
 
-def check_region(wanted: InGroup, *, url: str | None, tables: bool, shedding: str, balance: str) -> None:
+def check_region(wanted: InGroup, network: Network, *, url: str | None, shedding: str, balance: str) -> None:
     """Raise OptionError for what a region cannot have: it would decide by itself what an epoch has in it."""
     why = None
     if url is not None and wanted.peers:
         why = "peers and a checkpoint location: there it goes on with its state, and needs nobody to agree with"
-    elif tables:
+    elif refreshed_tables(network):
         why = "a refreshed table: each region would read it at another moment"
     elif shedding != "off":
         why = f"shedding={shedding!r}: each region would leave out other rows"
-    elif balance == "river":
-        why = "balance='river': rows would be dealt unevenly by what a region measures"
+    elif balance != "none" and (dealt := network.of_kind("repartition")):
+        why = f"balance={balance!r} with box {dealt[0].name!r}: each region would have its rows dealt out another way, by what it measures"
     if why is not None:
         raise OptionError(f"group {wanted.name}: a region cannot have {why}")

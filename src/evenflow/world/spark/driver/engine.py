@@ -180,7 +180,7 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         tables = refreshed_tables(flow.network)
         if group is not None:
             options = self.options
-            check_region(group, url=url, tables=bool(tables), shedding=options.shedding, balance=options.balance)
+            check_region(group, flow.network, url=url, shedding=options.shedding, balance=options.balance)
             self._not_twice(group.name)
         if tables:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
