@@ -349,3 +349,11 @@ def test_a_process_that_hangs_while_it_compiles_kernels_is_named(monkeypatch: py
 def test_a_driver_listens_where_spark_s_does_or_says_why_not(conf: dict[str, str]) -> None:
     with pytest.raises(ClusterError, match=r"the driver cannot listen at 192\.0\.2\.1 .*spark\.driver\.bindAddress"):
         Engine(Session("spark://host:7077", conf), sites=1)._ensure_sites()
+
+
+def test_who_waits_for_sites_of_an_engine_that_ends_waits_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(monkeypatch, executors=4, wanted=4)
+    cluster.coordinator.enough = lambda wanted: False
+    monkeypatch.setattr(cluster.keeper, "_start_keeper", cluster.keeper.give_up)
+    with pytest.raises(ClusterError, match="the engine has been stopped"):
+        cluster.keeper.ensure(wait_s=60.0)

@@ -34,12 +34,15 @@ class Placed:
     ensuring: Callable[[Placed], None]
 
     def __init__(self, spark: Any, coordinator: Any, *told: Any) -> None:
-        self.coordinator, self.asked, self.stopped = coordinator, list[int | None](), threading.Event()
+        self.coordinator, self.asked, self.given_up, self.stopped = coordinator, list[int | None](), threading.Event(), threading.Event()
         self.made.append(self)
 
     def ensure(self, sites: int | None = None) -> None:
         self.asked.append(sites)
         type(self).ensuring(self)
+
+    def give_up(self) -> None:
+        self.given_up.set()
 
     def stop(self) -> None:
         self.stopped.set()
@@ -99,3 +102,55 @@ def test_no_coordinator_is_left_by_a_placement_that_cannot_be_made(placed: type[
     finally:
         engine.stop()
     assert coordinators() == before
+
+
+def test_an_engine_that_is_stopped_while_it_opens_has_no_sites(placed: type[Placed], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nobody holds task slots for an engine that is over. Method: it is stopped, in another thread, while kernels are being compiled,
+    which takes longer than the end waits."""
+    monkeypatch.setattr(engine_module, "STARTS_S", 0.05)
+    before, engine, opens, goes, said = coordinators(), Engine(), threading.Event(), threading.Event(), list[str]()
+
+    def prepare(call: Callable[[], None]) -> None:
+        opens.set()
+        assert goes.wait(20)
+
+    monkeypatch.setattr(engine_module, "prepare", prepare)
+
+    def begin() -> None:
+        with pytest.raises(ClusterError) as raised:
+            engine._ensure_sites()
+        said.append(str(raised.value))
+
+    begins = threading.Thread(target=begin)
+    begins.start()
+    assert opens.wait(20)
+    engine.stop()
+    goes.set()
+    begins.join(20)
+    assert said == ["the engine has been stopped"] and coordinators() == before
+    assert [made.stopped.is_set() for made in placed.made] == [True] and placed.made[0].asked == []
+
+
+def test_who_waits_for_sites_hears_of_the_end(placed: type[Placed]) -> None:
+    """Goal: a start ends with the engine, and not when its time is over. Method: sites never come."""
+    waits = threading.Event()
+
+    def ensuring(self: Placed) -> None:
+        waits.set()
+        assert self.given_up.wait(20)
+        raise ClusterError("the engine has been stopped")
+
+    placed.ensuring = ensuring
+    before, engine, said = coordinators(), Engine(), list[str]()
+
+    def begin() -> None:
+        with pytest.raises(ClusterError) as raised:
+            engine._ensure_sites()
+        said.append(str(raised.value))
+
+    begins = threading.Thread(target=begin)
+    begins.start()
+    assert waits.wait(20)
+    engine.stop()
+    begins.join(20)
+    assert said == ["the engine has been stopped"] and coordinators() == before and placed.made[0].stopped.is_set()

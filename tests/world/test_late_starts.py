@@ -17,14 +17,18 @@ import evenflow as ef
 from evenflow.bench import bare
 from evenflow.bench.bare import BareEngine
 from evenflow.errors import ClusterError, LocationError
+from evenflow.world.spark.driver import beginnings
 from evenflow.world.spark.driver import engine as engine_module
 from evenflow.world.spark.driver.in_place import Generations
+from evenflow.world.spark.driver.taking import begin
 
 pytestmark = [pytest.mark.timeout(30)]
 
 
 class Engine(BareEngine):
     """Two sites, which hear everything, say nothing, and leave when they are told to."""
+
+    _stop = ef.Engine._stop
 
     def _start_sites(self, count: int) -> None:
         for number in range(count):
@@ -100,4 +104,41 @@ def test_the_end_of_the_engine_is_the_end_of_its_runs(engine: Engine) -> None:
     waits = Generations(again, None, coordinator.add_run)
     coordinator.add_run(again)
     assert waits.wait(10) and "has been stopped" in str(again.failure)
+    wait_until(lambda: not left(), 10, "its threads have ended")
+
+
+@pytest.mark.parametrize("patience_s", [0.05, 20.0], ids=["its store hangs", "it ends soon"])
+def test_a_start_that_meets_the_end_of_the_engine_has_failed(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    """Goal: no run that nobody ends. Method: the engine is stopped while another thread writes the run's first entry."""
+    monkeypatch.setattr(engine_module, "STARTS_S", patience_s)
+    written, goes, said = threading.Event(), threading.Event(), list[str]()
+
+    def slow(found: Any, tries: int) -> Any:
+        taken = begin(found, tries)
+        written.set()
+        assert goes.wait(20)
+        return taken
+
+    monkeypatch.setattr(beginnings, "begin", slow)
+
+    def start() -> None:
+        with pytest.raises(ClusterError) as raised:
+            engine.start(flow(), checkpoint_location=str(tmp_path / "location"))
+        said.append(str(raised.value))
+
+    starts, stops = threading.Thread(target=start), threading.Thread(target=engine.stop)
+    starts.start()
+    assert written.wait(20)
+    stops.start()
+    if patience_s < 1.0:
+        stops.join(20)
+    else:
+        wait_until(lambda: engine._stopped, 10, "it is stopped")
+    goes.set()
+    for thread in (starts, stops):
+        thread.join(20)
+        assert not thread.is_alive()
+    assert said == ["the engine has been stopped"] and engine.runs == ()
     wait_until(lambda: not left(), 10, "its threads have ended")

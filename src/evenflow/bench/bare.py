@@ -74,6 +74,7 @@ class BareEngine(ef.Engine):
         self._forsaken = forsaken
 
     def _stop(self) -> None:
+        self._stopped = True
         if self._coordinator is not None:
             for run in self._runs:
                 if run.is_active:

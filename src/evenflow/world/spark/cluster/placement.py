@@ -20,7 +20,7 @@ from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.cluster.located import Executor
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.cluster.site_job import SiteJob
-from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.driver_loop import STOPPED, DriverLoop
 from evenflow.world.spark.executor.preparing import PREPARES_MAX_S
 from evenflow.world.spark.net.trust import Trusted
 
@@ -228,7 +228,8 @@ class Placement:
         coordinator.on_lost.append(lambda index, why: self._wake.set())
 
     def ensure(self, sites: int | None = None, wait_s: float | None = None) -> None:
-        """Return when so many sites (default: all that are wanted) are there and have reached their peers. Raises ClusterError.
+        """Return when so many sites (default: all that are wanted) are there and have reached their peers. Raises ClusterError, also
+        when the engine is stopped.
 
         wait_s: for how long to wait; kernels that are being compiled on a machine do not count, for some minutes.
         """
@@ -242,6 +243,8 @@ class Placement:
         self._start_keeper()
         while not coordinator.enough(wanted):
             heed()
+            if self._stopping.is_set():
+                raise ClusterError(STOPPED)
             if self._failure is not None:
                 raise self._failure
             if coordinator.preparations.under_way:
@@ -395,10 +398,14 @@ class Placement:
             f"the sites could not connect to each other within {self._wait_s:.0f} s: their ports must be open between executors"
         )
 
-    def stop(self) -> None:
-        """End every site's job, politely first. Returns when they are over, at most after some 13 s."""
+    def give_up(self) -> None:
+        """No site is started any more, and nobody waits for any. From any thread."""
         self._stopping.set()
         self._wake.set()
+
+    def stop(self) -> None:
+        """End every site's job, politely first. Returns when they are over, at most after some 13 s."""
+        self.give_up()
         if self._thread is not None:
             self._thread.join(JOIN_S)
         hosting = {known.hello["job"] for known in self._coordinator.known()}

@@ -18,7 +18,7 @@ from evenflow.site.options import FlowOptions
 from evenflow.site.replaying import Beginning
 from evenflow.stream.ids import SiteId
 from evenflow.world.binding import bind_run
-from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.driver_loop import STOPPED, DriverLoop
 from evenflow.world.spark.driver.in_place import SINKS_S, Means
 from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.driver.program import pack, pack_version
@@ -61,6 +61,13 @@ class Begins:
     def sites_now(self) -> tuple[int, ...]:
         raise NotImplementedError
 
+    def _there(self) -> DriverLoop:
+        """Raises ClusterError if the engine has been stopped."""
+        coordinator = self._coordinator
+        if coordinator is None or self._stopped:
+            raise ClusterError(STOPPED)
+        return coordinator
+
     def _place(self, planned: Layout) -> Place:
         return place_of(self.options.first_placement, planned)
 
@@ -84,11 +91,10 @@ class Begins:
         **more: Any,
     ) -> RunLoop:
         """One generation of a run. more: see RunLoop."""
-        assert self._coordinator is not None
-        options = self.options
+        coordinator, options = self._there(), self.options
         self._numbers += 1
         return RunLoop(
-            self._numbers, run_id, planned, plan, membership, program, self._coordinator, options.patience_s * 1000, options.balance,
+            self._numbers, run_id, planned, plan, membership, program, coordinator, options.patience_s * 1000, options.balance,
             options.balance_parameters, self.spares, beginning, taken, checkpoint_s=options.checkpoint_s, lease_s=options.lease_s,
             shedding=way_of(options.shedding), **more,
         )  # fmt: skip
@@ -114,17 +120,15 @@ class Begins:
         )
 
     def _sites_to_use(self) -> tuple[SiteId, ...]:
-        coordinator = self._coordinator
-        return () if coordinator is None else tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
+        coordinator = self._there()
+        return tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
 
     def _begin_again(
         self, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...], fresh: Found
     ) -> RunLoop | None:
         """The generation after `before` in this process. See `Means`."""
         with self._lock:
-            coordinator = self._coordinator
-            if coordinator is None or self._stopped:
-                raise ClusterError("the engine has been stopped")
+            coordinator = self._there()
             if fresh.ended:
                 return None
             replicas = min(replicas, len(sites))

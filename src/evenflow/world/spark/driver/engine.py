@@ -42,7 +42,7 @@ from evenflow.world.spark.cluster.placement import Placement, check_replicas, ch
 from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.beginnings import TAKE_OVER_TRIES, Begins
 from evenflow.world.spark.driver.control_port import ControlPort
-from evenflow.world.spark.driver.driver_loop import DriverLoop
+from evenflow.world.spark.driver.driver_loop import STOPPED, DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.network import cannot_listen, new_trust
 from evenflow.world.spark.driver.newcomers import looking
@@ -74,6 +74,8 @@ log = logging.getLogger("evenflow")
 
 IN_ORDER: Final = (None, 0, *(128 + number for number in ENDING))
 """What a program leaves with that has done what it should, or that was asked to end."""
+STARTS_S: Final = 5.0
+"""How long the end waits for a start under way: one that its store holds up finds that the engine has been stopped."""
 
 
 class Engine(Begins, EngineDisplay, ProfiledSites):
@@ -324,6 +326,7 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
                     driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
                 if contents:
                     run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
+                self._there()
                 self._ingests += [*ingesting(driven, coordinator, self.spark), *spooling(generations, coordinator, self.spark)]
             except BaseException:
                 driven.abandon()  # Else it would say for ever that its driver lives.
@@ -399,7 +402,8 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         return cast(ControlPort, self._control).open_ui(port, frame)
 
     def stop(self) -> None:
-        """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s. May be called again."""
+        """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s, or 20 if something is being
+        started meanwhile. May be called again."""
         try:
             with heeded():
                 self._stop()
@@ -410,6 +414,10 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
 
     def _stop(self) -> None:
         self._stopped = True
+        if self._placement is not None:
+            self._placement.give_up()  # Who waits for sites waits no more.
+        if self._lock.acquire(timeout=STARTS_S):  # What is being started is there, or has failed; or its store hangs.
+            self._lock.release()
         if self._autoscaler is not None:
             self._autoscaler.close()
         if self._control is not None:
@@ -419,20 +427,27 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
                 run._stop(drain=False, timeout_s=5.0, willed=self._willed)
         for ingest in self._ingests:
             ingest.join(5.0)
-        if self._placement is not None:
-            self._placement.stop()
-        if self._coordinator is not None:
-            self._coordinator.close()
+        self._end_sites()
+
+    def _end_sites(self) -> None:
+        placement, coordinator = self._placement, self._coordinator
+        if placement is not None:
+            placement.stop()
+        if coordinator is not None:
+            coordinator.close()
         self._placement = self._coordinator = None
 
     def _ensure_sites(self) -> DriverLoop:
         """Wait for the sites: at first for all, the spares too, later for as many as a dataflow is laid out for."""
         with self._lock:
             if self._stopped:
-                raise ClusterError("the engine has been stopped: make a new one")
+                raise ClusterError(f"{STOPPED}: make a new one")
             first = self._placement is None
             if self._coordinator is None or self._placement is None:
                 self._coordinator, self._placement = self._open()
+                if self._stopped:  # Whoever has stopped it may have found nothing to end.
+                    self._end_sites()
+                    raise ClusterError(STOPPED)
             if first or not self._coordinator.enough(self.sites):
                 self._placement.ensure(None if first else self.sites)
             options = self.options
@@ -440,7 +455,7 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
                 bounds, times = Bounds(*options.autoscale), options.autoscale_times or Times()
                 self._autoscaler = Autoscaler(self, self._operations, self._coordinator, bounds, times, options.place_timeout_s)
                 self._autoscaler.begin()
-            return self._coordinator
+            return self._there()
 
     def _open(self) -> tuple[DriverLoop, Placement]:
         """Where sites say that they are there, and who starts them: both, or none."""
