@@ -25,7 +25,9 @@ from evenflow.bench.bare import BareEngine
 from evenflow.cli import running
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
+from evenflow.errors import SinkError
 from evenflow.monitor.live import Results
+from evenflow.sinks.callback import CallbackWriter
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.spark.driver import engine
@@ -86,6 +88,25 @@ def test_a_picture_has_not_the_page_s_token(bare: None, tmp_path: Path, monkeypa
         assert running.execute(asked, output) == 0
     svg = (tmp_path / "view.svg").read_text()
     assert "watched" in svg and "Ctrl-C" in svg and "secret" not in svg and "4141" not in svg
+
+
+def test_the_end_of_a_sink_is_awaited(bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: no exit code 0 before the rows are where they should be. Method: the sink has a second's work at its end, and fails."""
+
+    def close(writer: CallbackWriter) -> None:
+        threading.Event().wait(1.0)
+        raise OSError("no space left")
+
+    def watched(spark: Any) -> ef.Dataflow:
+        made = ef.Dataflow("watched")
+        rows = made.source(ef.sources.generator(rate=3_000, keys=4, rows=ROWS, partitions=1), name="rows")
+        rows.to(ef.sinks.callback(lambda epoch, batch: None), name="out")
+        return made
+
+    monkeypatch.setattr(CallbackWriter, "close", close)
+    asked = replace(request(tmp_path / "there"), build=watched)
+    with Output(as_json=True) as output, pytest.raises(SinkError, match="'out' cannot be closed: OSError: no space left"):
+        running.execute(asked, output)
 
 
 class Broken(Recorder):

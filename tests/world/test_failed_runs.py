@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.world.test_watching import Given, Sites, address, small_run, soon, told, watched_engine
 
+from evenflow.bench.bare import BareEngine
 from evenflow.coordinator.events import RunBroken, StopRequested
 from evenflow.errors import BoxFailed, ClusterError, SinkError, in_a_line
 from evenflow.monitor.health import readiness
@@ -18,6 +20,7 @@ from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.watching import FAILED_KEPT, OVER_KEPT, shown
 from evenflow.sinks.sink import Writer
+from evenflow.world.spark.driver import in_place
 from evenflow.world.spark.driver.control_client import watch
 from evenflow.world.spark.driver.control_port import ControlPort
 from evenflow.world.spark.driver.operations import Operations
@@ -95,6 +98,93 @@ def test_a_sink_that_cannot_be_closed_is_a_failure_though_the_run_went_well() ->
     (event,) = failed_events(run)
     assert event["error"] == "SinkError" and "no space left" in event["text"]
     assert isinstance(run.exception(), SinkError) and run.watched().failure == event["text"]
+
+
+class Late(Unclosed):
+    """One that can be closed, later."""
+
+    def close(self) -> None:
+        assert self.closing.wait(20)
+
+
+@pytest.fixture
+def closing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Unclosed], tuple[RunLoop, Run]]]:
+    """A run with the sink, for whose end a run that is stopped is not waited for long."""
+    monkeypatch.setattr(in_place, "SINKS_S", 0.05)
+    sinks: list[Unclosed] = []
+
+    def made(sink: Unclosed) -> tuple[RunLoop, Run]:
+        driven, run = small_run()
+        (segment,) = (each.id for each in driven.layout.segments if each.sink is not None)
+        driven.outlets[segment] = Outlet("out", sink, "run-1", driven._calls.clock, lambda epoch: None, driven._broken)
+        driven._calls.call_soon = run._coordinator.call_soon = lambda call: call()  # type: ignore[method-assign]
+        sinks.append(sink)
+        return driven, run
+
+    yield made
+    for sink in sinks:
+        sink.closing.set()
+
+
+Closing = Callable[[Unclosed], tuple[RunLoop, Run]]
+
+
+def test_the_end_of_a_run_is_awaited_until_its_sinks_are_closed(closing: Closing, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: nobody takes for success what fails later. Method: a sink that has more to do at its end than a stopped run waits for."""
+    driven, run = closing(sink := Unclosed())
+    driven._end(None)
+    assert not run.is_active and not run.await_termination(0.2) and not run.await_termination(0)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "run-1" in line and "'out'" in line
+    threading.Timer(0.2, sink.closing.set).start()
+    with pytest.raises(SinkError, match="'out' cannot be closed: OSError: no space left"):
+        run.await_termination()
+
+
+def test_a_sink_that_is_closed_late_and_well_is_success(closing: Closing) -> None:
+    driven, run = closing(sink := Late())
+    driven._end(None)
+    threading.Timer(0.2, sink.closing.set).start()
+    assert run.await_termination()
+
+
+def test_a_run_that_is_stopped_waits_for_its_sinks_for_a_while(closing: Closing, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a sink that hangs keeps no program from its end, and nobody is told that all is well."""
+    driven, run = closing(sink := Late())
+    run.stop()
+    assert any("'out'" in record.getMessage() for record in caplog.records)
+    with pytest.raises(SinkError, match="sink 'out' .* not been closed"):
+        run.await_termination()
+    sink.closing.set()
+    assert all(outlet.join(20) for outlet in driven.outlets.values())
+    assert run.await_termination(0)
+
+
+def test_who_awaits_a_sink_that_hangs_is_let_go_when_the_run_is_stopped(closing: Closing) -> None:
+    driven, run = closing(Late())
+    driven._end(None)
+    threading.Timer(0.2, run._generations.stop, (False,)).start()
+    with pytest.raises(SinkError, match="sink 'out' .* not been closed"):
+        run.await_termination()
+
+
+def test_a_run_that_is_drained_waits_for_its_sinks_as_long_as_was_said(closing: Closing) -> None:
+    driven, run = closing(sink := Late())
+    driven._end(None)
+    threading.Timer(0.3, sink.closing.set).start()
+    run.stop(drain=True, timeout_s=20)
+    assert sink.closing.is_set() and run.await_termination(0)
+
+
+def test_an_engine_that_is_stopped_lets_sinks_finish_whose_run_has_ended(closing: Closing) -> None:
+    """The program may end behind it, and their threads with it."""
+    driven, run = closing(sink := Late())
+    driven._end(None)
+    threading.Timer(0.2, sink.closing.set).start()
+    engine = BareEngine()
+    engine._runs.append(run)
+    engine.stop()
+    assert sink.closing.is_set()
 
 
 def test_the_scene_says_it_and_readyz_names_it() -> None:

@@ -24,7 +24,7 @@ from evenflow.cli.showing import Accessories, Screen
 from evenflow.cli.standing_by import standing_by
 from evenflow.coordinator.hosting import Hosting
 from evenflow.coordinator.requests import KILL
-from evenflow.errors import AvailabilityError, EngineUnreachable, PolicyError, QueryError
+from evenflow.errors import AvailabilityError, EngineUnreachable, EvenflowError, PolicyError, QueryError
 from evenflow.monitor.kill import Kill, compared_sentence
 from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
@@ -274,6 +274,9 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                 stopped = interrupt.is_set()
                 if run.is_active:
                     run.stop()
+                else:
+                    _await_sinks(run, interrupt)
+                    stopped = interrupt.is_set()
             if request.recording is not None:
                 accessories.call("--statistics", functools.partial(request.recording.write, run))
             if request.recorder is not None:
@@ -422,6 +425,15 @@ def kill_event(kill: Kill) -> dict[str, Any]:
     """The kill, which the run knows nothing of, as an event of it."""
     text = f"kill -9 of executor {kill.executor} (site {kill.site})"
     return {"at_s": kill.at_s, "kind": "kill", "site": kill.site, "text": text}
+
+
+def _await_sinks(run: Any, interrupt: threading.Event) -> None:
+    """Until the sinks of a run that is over are closed, or somebody presses Ctrl-C, which stops it."""
+    with contextlib.suppress(EvenflowError):  # It is the run's failure, and raised as such.
+        while not run.await_termination(1 / REFRESH_HZ):
+            if interrupt.is_set():
+                run.stop()
+                return
 
 
 def _raise_failure(run: Any) -> None:

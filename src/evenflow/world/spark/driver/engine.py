@@ -425,6 +425,8 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         for run in self._runs:
             if run.is_active:
                 run._stop(drain=False, timeout_s=5.0, willed=self._willed)
+            else:
+                run._generations.settle()  # A program may end now, and their threads with it.
         for ingest in self._ingests:
             ingest.join(5.0)
         self._end_sites()

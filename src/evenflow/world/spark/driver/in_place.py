@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from evenflow.errors import ClusterError, EvenflowError, LocationError, Overtake
 from evenflow.store.journal import Unsure
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.interrupts import heed
+from evenflow.world.spark.driver.outlet import Outlet
 from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.taking import Found, look_again, look_ahead
 
@@ -35,6 +37,7 @@ STORE_S: Final = 0.5
 WAIT_SLICE_S: Final = 0.2
 """Waits are in slices of this, so that Ctrl-C is noticed at once on every platform."""
 SINKS_S: Final = 10.0
+"""For which the sinks of a run that was stopped, or has failed, are waited for."""
 
 log = logging.getLogger("evenflow")
 
@@ -88,6 +91,7 @@ class Generations:
         self._asked: StopRequested | None = None
         self._told_failure = False
         self._survival = Survival()
+        self._told_unclosed, self._over_s, self._stopped_s = False, time.monotonic(), 0.0
         if first.over.is_set():
             self.over.set()
         else:
@@ -97,6 +101,7 @@ class Generations:
         """In the coordinator's thread. Between two generations it is the next one that drains; to stop there is none."""
         with self._lock:
             asked = self._asked = StopRequested(drain, willed)
+            self._stopped_s = time.monotonic()
             newest = self.newest
         newest.handle(asked)
 
@@ -111,11 +116,33 @@ class Generations:
             self.over.wait(left_s)
         return True
 
-    def settle(self) -> None:
-        """Let sinks' threads finish what they are writing."""
-        deadline = time.monotonic() + SINKS_S
-        for outlet in self.newest.outlets.values():
-            outlet.join(max(0.0, deadline - time.monotonic()))
+    def settle(self, timeout_s: float | None = SINKS_S) -> bool:
+        """Let sinks' threads finish what they are writing, and close, for which those of a run that has ended as it should may need long.
+        False if some have not in time, or are given up. As for `wait`."""
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while unclosed := self._unclosed():
+            heed()
+            now_s = time.monotonic()
+            if self.over.is_set() and now_s >= self._over_s + SINKS_S and not self._told_unclosed:
+                self._told_unclosed = True
+                log.warning("run %s has ended, and %s not been closed yet", self.newest.run_id, _named(unclosed))
+            if now_s >= min(deadline, self._late_s):
+                return False
+            unclosed[0].join(min(WAIT_SLICE_S, deadline - now_s, self._late_s - now_s))
+        return True
+
+    def given_up(self) -> str:
+        """The sinks that are not waited for any more, though they are not closed, as people call them; "" if there are none."""
+        return _named(self._unclosed()) if time.monotonic() >= self._late_s else ""
+
+    @property
+    def _late_s(self) -> float:
+        if self._stopping or self.newest.error is not None:
+            return max(self._over_s, self._stopped_s) + SINKS_S
+        return math.inf
+
+    def _unclosed(self) -> list[Outlet]:
+        return [outlet for outlet in self.newest.outlets.values() if not outlet.join(0)]
 
     def _watch(self, generation: RunLoop) -> None:
         if self._means is not None:
@@ -147,6 +174,7 @@ class Generations:
         self.newest.close_sinks()
         for outlet in self.newest.outlets.values():
             outlet.last_words(self._tell)
+        self._over_s = time.monotonic()
         self.over.set()
 
     def _tell(self, error: EvenflowError) -> None:  # from any thread
@@ -210,3 +238,8 @@ class Generations:
                 return tuple(chosen)
             pause.wait(LOOK_S)
         return ()
+
+
+def _named(outlets: list[Outlet]) -> str:
+    names = ", ".join(repr(outlet.name) for outlet in outlets)
+    return f"sink{'s' * (len(outlets) > 1)} {names} {'have' if len(outlets) > 1 else 'has'}" if outlets else ""

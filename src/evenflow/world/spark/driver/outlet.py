@@ -78,7 +78,7 @@ class Outlet:
         self._through, self._waiting = through, deque[Finished | Given]()
         self._known = through if known is None else known
         self._given, self._given_portions = 0, FirstPortions()
-        self._name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
+        self.name, self._sink, self._run_id, self._clock = name, sink, run_id, clock
         self._committed, self._on_failure = committed, failed
         self.error: EvenflowError | None = None
         self._rowed = deque[int]((last,))
@@ -156,7 +156,7 @@ class Outlet:
         writer = None
         try:
             writer = self._writer = self._sink.open(self._run_id)
-            check_sinks({self._name: writer.newest}, self._run_id, self._known)
+            check_sinks({self.name: writer.newest}, self._run_id, self._known)
             while (item := self._epochs.get()) is not None and not self._closing.is_set():
                 if isinstance(item, Given):
                     self._committed(item.epoch)
@@ -165,7 +165,7 @@ class Outlet:
         except EvenflowError as error:
             self._failed(error)
         except BaseException as error:
-            self._failed(_sink_error(self._name, "cannot be opened" if writer is None else "has failed", error))
+            self._failed(_sink_error(self.name, "cannot be opened" if writer is None else "has failed", error))
         finally:
             if writer is not None:
                 try:
@@ -173,7 +173,7 @@ class Outlet:
                         writer.ended()
                     writer.close()
                 except BaseException as error:
-                    self._failed(_sink_error(self._name, "cannot be closed", error))
+                    self._failed(_sink_error(self.name, "cannot be closed", error))
 
     def _failed(self, error: EvenflowError) -> None:
         """The first error counts; a sink that fails often cannot be closed either."""
@@ -198,7 +198,7 @@ class Outlet:
                     self._failed(error)
                     return False
                 if attempt == self._sink.retries:
-                    self._failed(_sink_error(self._name, f"could not take epoch {item.epoch} in {attempt + 1} attempts", error))
+                    self._failed(_sink_error(self.name, f"could not take epoch {item.epoch} in {attempt + 1} attempts", error))
                     return False
                 if self._closing.wait(min(pause_s, BACKOFF_MAX_S)):
                     return False

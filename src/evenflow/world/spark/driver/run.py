@@ -20,7 +20,7 @@ from evenflow.coordinator.events import (
 )
 from evenflow.coordinator.ledger import shed_table
 from evenflow.coordinator.operations import chosen, moves_to, to_repartition
-from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError, in_a_line
+from evenflow.errors import ClusterError, EvenflowError, OperationRefused, QueryError, SinkError, in_a_line
 from evenflow.monitor.watching import Watched
 from evenflow.plan.layout import Layout
 from evenflow.statistics.moves import moves_of
@@ -32,7 +32,7 @@ from evenflow.world.locations.proving import Say
 from evenflow.world.locations.savepoints import check_free
 from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.driver.driver_loop import DriverLoop
-from evenflow.world.spark.driver.in_place import Generations
+from evenflow.world.spark.driver.in_place import SINKS_S, Generations
 from evenflow.world.spark.driver.keeping import AskedFor, Keeping
 from evenflow.world.spark.driver.modes import ChosenModes
 from evenflow.world.spark.driver.notebook import RunDisplay
@@ -104,24 +104,28 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         return self._driven.layout.name
 
     def exception(self) -> EvenflowError | None:
-        """Why the run failed; None while it is active and when it ended as it should."""
+        """Why the run failed; None while it is active and when it ended as it should, as far as sinks are closed: see
+        `await_termination`."""
         return self._driven.failure if self._generations.over.is_set() else None
 
     @heeded()
     def await_termination(self, timeout_s: float | None = None) -> bool:
-        """Wait until the run has ended: True, or False if it has not within `timeout_s`.
+        """Wait until the run has ended and its sinks are closed: True, or False if it has not within `timeout_s`.
 
         It ends when its sources have ended and every sink has everything, when it is stopped, or when it fails. Then this raises:
         BoxFailed (with the box, the epoch and the user's traceback), SourceError, SinkError, ClusterError for a lost site, or what else
-        went wrong.
+        went wrong. The sinks of a run that was stopped are waited for 10 s at most; then it is a SinkError that they have not been closed.
         """
-        if not self._generations.wait(timeout_s):
+        began_s, generations = time.monotonic(), self._generations
+        if not generations.wait(timeout_s):
             return False
-        self._generations.settle()
+        closed = generations.settle(None if timeout_s is None else max(0.0, timeout_s - (time.monotonic() - began_s)))
         failure = self._driven.failure
         if failure is not None:
             raise failure
-        return True
+        if not closed and (sinks := generations.given_up()):
+            raise SinkError(f"run {self.id} was stopped, and {sinks} not been closed: what came last may be lost there")
+        return closed
 
     @heeded()
     def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
@@ -130,6 +134,8 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
         an epoch. What a site is committing at that moment is waited for, a second at most. With durability "no-loss" what was taken in
         before a loss and has not been read again since is not finished, and nobody goes on with it: drain when the run has caught up.
+        Sinks in the driver are waited for until they are closed, for 10 s at most; of a run that is drained, for what is left of
+        timeout_s. A warning names those that are not.
 
         Raises OperationRefused for a region of a group that is to be drained, and goes on: what windows had taken in would be given out as
         if it were all, and the other regions have more.
@@ -143,11 +149,12 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
 
     def _stop(self, drain: bool, timeout_s: float, *, willed: bool) -> None:
         """willed: see `StopRequested`."""
+        began_s = time.monotonic()
         self._coordinator.call_soon(lambda: self._generations.stop(drain, willed=willed))
         if not self._generations.wait(timeout_s) and drain:
             self._coordinator.call_soon(lambda: self._generations.stop(drain=False))
             self._generations.wait(timeout_s)
-        self._generations.settle()
+        self._generations.settle(max(SINKS_S, timeout_s - (time.monotonic() - began_s)))
 
     def progress(self) -> dict[str, Any]:
         """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it
