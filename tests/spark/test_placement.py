@@ -357,3 +357,27 @@ def test_who_waits_for_sites_of_an_engine_that_ends_waits_no_more(monkeypatch: p
     monkeypatch.setattr(cluster.keeper, "_start_keeper", cluster.keeper.give_up)
     with pytest.raises(ClusterError, match="the engine has been stopped"):
         cluster.keeper.ensure(wait_s=60.0)
+
+
+def test_a_jvm_that_hangs_does_not_hold_the_end_up(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a service that is asked to stop stops. Method: no job ends, and whoever has one cancelled gets no answer."""
+    monkeypatch.setattr(placement, "JOIN_S", 0.05)
+    monkeypatch.setattr(placement, "KILL_S", 0.05)
+    cluster, answers, asked = Cluster(monkeypatch, executors=2, wanted=2), threading.Event(), list[int]()
+    jobs = cluster.look()
+    cluster.hello(jobs[0])
+    for job in jobs:
+
+        def cancel(number: int = job.number) -> None:
+            asked.append(number)
+            answers.wait(30)
+
+        job.cancel, job.join = cancel, lambda timeout_s: False
+    stops = threading.Thread(target=cluster.keeper.stop, daemon=True)
+    stops.start()
+    stops.join(10)
+    try:
+        assert not stops.is_alive()
+        assert sorted(asked)[-1] == jobs[1].number and len(caplog.records) == 2
+    finally:
+        answers.set()

@@ -11,8 +11,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError, EvenflowError, TlsRefused
@@ -404,22 +403,18 @@ class Placement:
         self._wake.set()
 
     def stop(self) -> None:
-        """End every site's job, politely first. Returns when they are over, at most after some 13 s."""
+        """End every site's job, politely first. Returns when they are over, at most after some 18 s, whether or not the
+        JVM answers."""
         self.give_up()
         if self._thread is not None:
             self._thread.join(JOIN_S)
         hosting = {known.hello["job"] for known in self._coordinator.known()}
         jobs = [*self._jobs.values(), *self._old]
-        for job in jobs:
-            if job.number not in hosting and not job.ended:
-                with _suppressed():
-                    job.cancel()  # It is still starting: there is nobody to be polite to.
+        _cancel([job for job in jobs if job.number not in hosting and not job.ended])  # Still starting: there is nobody to be polite to.
         self._coordinator.dismiss("the engine stops")
         deadline = time.monotonic() + JOIN_S
         left = [job for job in jobs if not job.join(max(0.0, deadline - time.monotonic()))]
-        for job in left:
-            with _suppressed():
-                job.cancel()
+        _cancel(left)
         deadline = time.monotonic() + KILL_S
         for job in left:
             if not job.join(max(0.0, deadline - time.monotonic())):
@@ -427,13 +422,18 @@ class Placement:
         self._jobs.clear()
 
 
-@contextmanager
-def _suppressed() -> Iterator[None]:
-    """The JVM may be gone already; then so are its jobs."""
-    try:
-        yield
-    except Exception as error:
-        log.debug("while stopping: %r", error)
+def _cancel(jobs: Sequence[SiteJob]) -> None:
+    """Beside the caller: a JVM that hangs never answers. It may be gone already; then so are its jobs."""
+
+    def cancel() -> None:
+        for job in jobs:
+            try:
+                job.cancel()
+            except Exception as error:
+                log.debug("while stopping: %r", error)
+
+    if jobs:
+        threading.Thread(target=cancel, name="evenflow-cancel", daemon=True).start()
 
 
 def _reason(text: str) -> str:
