@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any, Final
@@ -18,6 +20,11 @@ from evenflow.world.spark.net.framing import MESSAGE_BYTES_MAX
 
 PROGRAM_BYTES_MAX: Final = MESSAGE_BYTES_MAX - (64 << 20)
 """It goes to each site in one message, together with plan, membership, and what a restart begins with."""
+
+_LOCK: Final = threading.Lock()
+_PACKING: Final[dict[str, int]] = {}
+"""By name, modules that are pickled by value since somebody here packs, and how many do: cloudpickle has one list for all threads, and who
+is through must not take a module off it in the middle of another one's packing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +56,40 @@ def _pickled(value: Any, layout: Layout) -> bytes:
     from pyspark import cloudpickle
 
     pickling: Any = cloudpickle
-    registered = []
-    for module in dict.fromkeys(user_modules(layout)):
-        if module.__name__ not in pickling.list_registry_pickle_by_value():
-            pickling.register_pickle_by_value(module)
-            registered.append(module)
-    try:
+    with _by_value(dict.fromkeys(user_modules(layout)), pickling):
         packed: bytes = pickling.dumps(value)
-    finally:
-        for module in registered:
-            pickling.unregister_pickle_by_value(module)
     if len(packed) > PROGRAM_BYTES_MAX:
         raise QueryError(
             f"dataflow {layout.name!r} has {len(packed) >> 20} MB with its code and the tables that are joined to it, and a site takes "
             f"{PROGRAM_BYTES_MAX >> 20} MB: read a table of this size as a source, and join the two streams"
         )
     return packed
+
+
+@contextmanager
+def _by_value(modules: Iterable[ModuleType], pickling: Any) -> Iterator[None]:
+    """Their code is pickled by value meanwhile. What others have said so of stays as it is."""
+    ours = []
+    try:
+        with _LOCK:
+            for module in modules:
+                name = module.__name__
+                if name not in _PACKING:
+                    if name in pickling.list_registry_pickle_by_value():
+                        continue
+                    pickling.register_pickle_by_value(module)
+                _PACKING[name] = _PACKING.get(name, 0) + 1
+                ours.append(module)
+        yield
+    finally:
+        with _LOCK:
+            for module in ours:
+                name = module.__name__
+                _PACKING[name] -= 1
+                if not _PACKING[name]:
+                    del _PACKING[name]
+                    if name in pickling.list_registry_pickle_by_value():
+                        pickling.unregister_pickle_by_value(module)
 
 
 def user_modules(layout: Layout) -> Iterator[ModuleType]:
