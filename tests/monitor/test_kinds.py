@@ -11,6 +11,7 @@ import pytest
 from evenflow.coordinator.events import Kind
 from evenflow.monitor.timeline import STYLES, TONES
 from evenflow.monitor.web.files import STATIC
+from evenflow.world.spark.driver.run import Run
 
 MANUAL: Final = Path(__file__).parents[2] / "docs" / "cli.md"
 MERGED: Final = {Kind.COPY_BEGUN, Kind.COPY_LIVE, Kind.MOVE_BEGUN, Kind.MOVE_DONE}
@@ -41,3 +42,8 @@ def test_the_terminal_has_the_colours_of_the_page() -> None:
 def test_the_manual_has_every_kind(kind: Kind) -> None:
     (events,) = [line for line in MANUAL.read_text(encoding="utf-8").splitlines() if line.startswith("| `events` | what happened")]
     assert f"`{kind}`" in events
+
+
+def test_the_docstring_of_events_has_every_kind() -> None:
+    said = {*re.findall(r"\w+", (Run.events.__doc__ or "").partition("kind:")[2].partition("Events of a move")[0])}
+    assert [str(kind) for kind in Kind if kind not in said] == []

@@ -217,9 +217,10 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         recovered_in_place (also epoch, generation), failed (why the run has ended; also error, its class, and message, all of its text),
         before its start standby_waits, standby_takes_over (also silent_s, waited_s) and standby_ends (all with location, generation of whom
         it waited for), clock_behind (this driver's clock is behind the journal's times: also behind_s), journal_waits (the location's store
-        does not take what it should), journal_back, checkpoint_completed, checkpoint_dropped or checkpoint_passed_over (it cannot be read:
-        an older one is gone on from). Events of a move have also number, segment, partitions, source, target, reason and bytes, and the
-        last one seconds and stall_ms: see `moves`.
+        does not take what it should), journal_back, checkpoint_completed, checkpoint_dropped, checkpoint_passed_over (it cannot be read:
+        an older one is gone on from), silent (a region that gives nothing out yet; also epoch, the first that is read) or believed (it
+        does now; also epoch, behind which). Events of a move have also number, segment, partitions, source, target, reason and bytes, and
+        the last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()
 
