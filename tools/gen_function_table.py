@@ -27,7 +27,7 @@ OPERATORS: Final = "! != % & * + - / < << <= <=> <> = == > >= >> ^ | || ~ and or
 SYNTAX: Final = frozenset([
     *OPERATORS.split(), *GENERATORS, ">>>", "window", "session_window", "window_time", "arrays_zip", "grouping", "grouping_id",
     "make_interval", "make_ym_interval", "row_number", "rank", "dense_rank", "ntile", "percent_rank", "cume_dist", "lag", "lead",
-    "nth_value",
+    "nth_value", "collate",
 ])  # fmt: skip
 """What is written in its own way, or is a word of FROM, GROUP BY or OVER."""
 GROUPS: Final = {
@@ -58,13 +58,14 @@ REASONS: Final = {
         ("columns cannot be times of a day",
          "time make_time to_time try_to_time time_diff time_from_micros time_from_millis time_from_seconds time_to_micros "
          "time_to_millis time_to_seconds time_trunc"),
-        ("texts have one collation, that of their bytes", "collate collations"),
+        ("texts are compared by their bytes, or by their small letters with `COLLATE UTF8_LCASE`; there are no others", "collations"),
     )
     for name in names.split()
 }  # fmt: skip
 """Why one is not there."""
 NARROWER: Final = {
     **dict.fromkeys(("make_interval", "make_ym_interval"), "where it moves a date or a timestamp, as in `ts + make_interval(0, n)`"),
+    "collate": "with `'UTF8_LCASE'`, where it says how texts are compared ([collations](sql.md#queries))",
     "approx_top_k": "exact: the values are kept",
     **dict.fromkeys(xpaths.FUNCTIONS, "with the package `lxml`: `pip install 'evenflow[xml]'`"),
     **dict.fromkeys(("percentile_cont", "percentile_disc"), "with `WITHIN GROUP (ORDER BY x)`"),

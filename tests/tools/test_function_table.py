@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 
-from tools.gen_function_table import PAGE, REASONS, STORED, SYNTAX, known, page, why_not
+import pyarrow as pa
+import pytest
+from tools.gen_function_table import NARROWER, PAGE, REASONS, STORED, SYNTAX, known, page, why_not
 
+import evenflow as ef
+from evenflow.errors import EvenflowError
 from evenflow.query.sql.functions import AGGREGATES, FUNCTIONS
 
 SPARKS = json.loads(STORED.read_text(encoding="utf-8"))["functions"]
@@ -24,6 +28,21 @@ def test_every_function_of_spark_is_there_or_has_a_reason() -> None:
 
 def test_no_reason_is_given_for_what_is_there() -> None:
     assert [name for name in REASONS if known(name)] == []
+
+
+def test_of_collations_is_said_what_a_query_can_have() -> None:
+    """Method: `collate` as a row of the table says it is written, and another collation, which is refused."""
+    for said in ("name COLLATE UTF8_LCASE = 'ann'", "collate(name, 'UTF8_LCASE') = 'ann'"):
+        flow = ef.Dataflow("collated")
+        flow.source(ef.sources.memory(pa.table({"name": ["Ann", "Bob"]}))).where(said)
+    with pytest.raises(EvenflowError, match="Other collations than this and UTF8_BINARY are not available"):
+        ef.Dataflow("other").source(ef.sources.memory(pa.table({"name": ["Ann"]}))).where("name COLLATE UNICODE_CI = 'ann'")
+    assert known("collate") and "UTF8_LCASE" in NARROWER["collate"]
+    assert not known("collations") and "UTF8_LCASE" in why_not("collations", SPARKS["collations"])
+
+
+def test_what_is_narrower_is_there() -> None:
+    assert [name for name in NARROWER if not known(name)] == []
 
 
 def test_what_is_ours_is_sparks() -> None:
