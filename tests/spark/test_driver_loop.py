@@ -290,6 +290,23 @@ def test_runs_hear_who_is_dead_and_who_has_come(world: Callable[..., World]) -> 
     made.until(lambda: run.begun == [0, 1, 2, 3])
 
 
+def test_what_is_asked_of_a_busy_coordinator_is_done_or_has_failed(world: Callable[..., World], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what somebody was told has failed does not happen later. Method: it is held; then the call itself holds it."""
+    monkeypatch.setattr(driver_loop_module, "ANSWER_S", 0.2)
+    coordinator, held, goes, done = world(1).coordinator, threading.Event(), threading.Event(), list[str]()
+    coordinator.call_soon(lambda: goes.wait(20) and None)
+    with pytest.raises(ClusterError, match="does not answer"):
+        coordinator.ask(lambda: done.append("late"))
+    goes.set()
+    assert coordinator.ask(lambda: list(done)) == []
+
+    def slow() -> str:
+        held.wait(0.3)
+        return "it takes a while"
+
+    assert coordinator.ask(slow) == "it takes a while"
+
+
 def test_a_run_that_is_over_is_forgotten(world: Callable[..., World]) -> None:
     """Goal: a driver that starts many runs, or survives many losses, is no larger and no slower for it: who started a run has it."""
     made = world(3, replicas=2)

@@ -101,6 +101,9 @@ class Coordinator:
     def ask(self, call: Callable[[], Any]) -> Any:
         return call()
 
+    def call_soon(self, call: Callable[[], None]) -> None:
+        call()
+
     def go(self, site: int) -> None:
         self.observe(SiteEnded(site, 0, "it went"))
 
@@ -187,6 +190,26 @@ def test_what_cannot_move_is_named_with_its_run(monkeypatch: pytest.MonkeyPatch)
     assert set(free) == {0, 1, 2, 3} - holders
     with pytest.raises(OperationRefused, match=f"4 sites cannot leave, only {len(free)} of 4 can: site .* is read by Spark"):
         made.operations.least(4)
+
+
+@pytest.mark.parametrize("error", [ClusterError("the engine does not answer"), KeyboardInterrupt()], ids=["late", "Ctrl-C"])
+@pytest.mark.parametrize("at", [0, 1], ids=["the drain", "the number of spares"])
+def test_a_drain_that_is_broken_off_at_its_beginning_is_undone(monkeypatch: pytest.MonkeyPatch, error: BaseException, at: int) -> None:
+    """Goal: no site is left that leaves for ever. Method: the coordinator does what it is asked, and the answer comes too late."""
+    made, asked = Made(running(spares=1), spares=1), list[None]()
+
+    def ask(call: Callable[[], Any]) -> Any:
+        asked.append(None)
+        answer = call()
+        if len(asked) == at + 1:
+            raise error
+        return answer
+
+    monkeypatch.setattr(made.coordinator, "ask", ask)
+    with pytest.raises(type(error)):
+        made.operations.drain((1,), 60.0)
+    assert made.size == (4, 1, 5) and not made.coordinator.fleet.leaving
+    assert made.coordinator.runs[0].machine.rounds.spares == 1
 
 
 def test_the_idlest_go_first() -> None:

@@ -163,6 +163,8 @@ class DriverLoop:
         future: Future[T] = Future()
 
         def answer() -> None:
+            if not future.set_running_or_notify_cancel():
+                return  # Nobody waits for it any more, and it has been said that it was not done.
             try:
                 future.set_result(call())
             except Exception as error:
@@ -170,7 +172,12 @@ class DriverLoop:
 
         self.call_soon(answer)
         try:
-            return future.result(ANSWER_S)
+            try:
+                return future.result(ANSWER_S)
+            except TimeoutError:
+                if not future.cancel():
+                    return future.result(ANSWER_S)  # It is being done right now.
+                raise
         except TimeoutError:
             raise ClusterError("the engine does not answer: it has been stopped, or its driver is much too busy") from None
 

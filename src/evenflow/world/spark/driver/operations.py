@@ -101,12 +101,12 @@ class Operations:
         with self._alone(f"draining {named(sites)}") as coordinator:
             began_s = time.monotonic()
             runs = {run: run.events_since()[1] for run in self._engine.runs}
-            with self._engine._lock:
-                known = coordinator.ask(lambda: self._begin(coordinator, sites))
-                roles = self._shrink(sites)
-            self._tell_spares(coordinator)
-            gone_s: dict[int, float] = {}
+            roles, gone_s = list[str](), dict[int, float]()
             try:
+                with self._engine._lock:
+                    known = coordinator.ask(lambda: self._begin(coordinator, sites))
+                    self._shrink(sites, roles)
+                coordinator.ask(self._tell_spares(coordinator))
                 self._await_empty(coordinator, sites, began_s + timeout_s, gone_s, say, stays)
             except BaseException:
                 self._stay(coordinator, [site for site in sites if site not in gone_s], roles)
@@ -150,23 +150,24 @@ class Operations:
         coordinator.observe(Drain(tuple(sites)))
         return {site: coordinator.sites[site] for site in sites}
 
-    def _shrink(self, sites: Sequence[int]) -> list[str]:
-        """The engine is laid out for fewer: for each site a spare less while there are spares, which take its place, then a site less."""
-        engine, roles = self._engine, []
+    def _shrink(self, sites: Sequence[int], roles: list[str]) -> None:
+        """The engine is laid out for fewer: for each site a spare less while there are spares, which take its place, then a site less.
+        roles: are told which."""
+        engine = self._engine
         for _ in sites:
             role = "spares" if engine.spares else "sites"
             setattr(engine, role, getattr(engine, role) - 1)
             roles.append(role)
-        return roles
 
-    def _tell_spares(self, coordinator: DriverLoop) -> None:
+    def _tell_spares(self, coordinator: DriverLoop) -> Callable[[], None]:
+        """Is to be called in the coordinator's thread."""
         spares = self._engine.spares
 
         def tell() -> None:
             for run in self._active(coordinator):
                 run.handle(SparesChanged(spares))
 
-        coordinator.ask(tell)
+        return tell
 
     def _await_empty(
         self, coordinator: DriverLoop, sites: Sequence[int], deadline_s: float, gone_s: dict[int, float], say: Say | None,
@@ -198,13 +199,18 @@ class Operations:
         return {site: coordinator.fleet.hosted(site) for site in sites if site in coordinator.fleet.leaving}
 
     def _stay(self, coordinator: DriverLoop, sites: Sequence[int], roles: list[str]) -> None:
-        """They do not leave after all."""
+        """They do not leave after all. The coordinator may be busy: it hears of it when it is not, and nobody waits for that."""
+
+        def stay() -> None:
+            leaving = tuple(site for site in sites if site in coordinator.fleet.leaving)  # None, if it was refused.
+            if leaving:
+                coordinator.observe(Stay(leaving))
 
         with self._engine._lock:
             for role in list(reversed(roles))[: len(sites)]:
                 setattr(self._engine, role, getattr(self._engine, role) + 1)
-        coordinator.ask(lambda: coordinator.observe(Stay(tuple(sites))))
-        self._tell_spares(coordinator)
+        coordinator.call_soon(stay)
+        coordinator.call_soon(self._tell_spares(coordinator))
 
     # ------------------------------------------------------------ more sites
 
