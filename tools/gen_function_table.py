@@ -65,7 +65,7 @@ REASONS: Final = {
 """Why one is not there."""
 NARROWER: Final = {
     **dict.fromkeys(("make_interval", "make_ym_interval"), "where it moves a date or a timestamp, as in `ts + make_interval(0, n)`"),
-    "collate": "with `'UTF8_LCASE'`, where it says how texts are compared ([collations](sql.md#queries))",
+    "collate": "with `'UTF8_LCASE'`, where it says how texts are compared ([collations](sql.md#collations))",
     "approx_top_k": "exact: the values are kept",
     **dict.fromkeys(xpaths.FUNCTIONS, "with the package `lxml`: `pip install 'evenflow[xml]'`"),
     **dict.fromkeys(("percentile_cont", "percentile_disc"), "with `WITHIN GROUP (ORDER BY x)`"),

@@ -17,6 +17,10 @@ from evenflow.world.flow_file import load
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+ANCHOR = re.compile(r"\]\((?!https?:)([^)#]*)#([^)]*)\)")
+FENCE = re.compile(r"^(```|~~~).*?^\1", re.DOTALL | re.MULTILINE)
+NAMED = re.compile(r'<a id="([^"]+)"></a>')
+HEADING = re.compile(r"^#{1,6} +(.+?) *#*$", re.MULTILINE)
 WORDS = (
     "dataflow", "query network", "box", "stream", "segment", "partition", "key group", "replica", "site", "epoch", "frame",
     "membership", "plan", "feeder", "retention", "take-over", "catch-up", "copy", "move", "checkpoint unit", "capture", "paste",
@@ -28,6 +32,42 @@ def test_links_lead_somewhere() -> None:
     links = [(document, target) for document in DOCUMENTS for target in LINK.findall(document.read_text(encoding="utf-8"))]
     assert len(links) > 200
     assert [f"{document.relative_to(ROOT)}: {target}" for document, target in links if not (document.parent / target).exists()] == []
+
+
+def anchors_of(text: str) -> set[str]:
+    """What GitHub makes of a page's headings: their text in small letters without marks of Markdown and of punctuation, dashes for blanks;
+    a heading that is there again gets a number. And what the page names itself, by `<a id=...>`."""
+    text = FENCE.sub("", text)
+    found: dict[str, int] = {}
+    for heading in HEADING.findall(text):
+        shown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", shown.strip().lower()).replace(" ", "-")
+        again = found.get(slug, -1) + 1
+        found[slug] = again
+        if again:
+            found[f"{slug}-{again}"] = 0
+    return {*found, *NAMED.findall(text)}
+
+
+def test_anchors_are_made_as_github_does() -> None:
+    text = "# A `b_c`, and *d*!\n\n```\n# no heading\n```\n## [Where](there.md) it is\n### `x.py` (2 & 3) ###\n"
+    text += '## Twice\n<a id="here"></a>\n## Twice\n'
+    assert anchors_of(text) == {"a-b_c-and-d", "where-it-is", "xpy-2--3", "twice", "twice-1", "here"}
+
+
+def test_links_into_a_page_name_a_heading_of_it() -> None:
+    """A link whose anchor is nowhere leads to the head of the page, and nobody notices."""
+    pages = [*DOCUMENTS, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    links = [(document, *found) for document, text in texts.items() for found in ANCHOR.findall(FENCE.sub("", text))]
+    assert len(links) > 100
+    headings = {document: anchors_of(text) for document, text in texts.items()}
+    lost = []
+    for document, target, anchor in links:
+        page = (document.parent / target).resolve() if target else document
+        if page.suffix == ".md" and anchor not in headings.get(page, ()):
+            lost.append(f"{document.relative_to(ROOT)}: {target}#{anchor}")
+    assert lost == []
 
 
 def test_what_the_pages_say_was_measured_is_what_was_recorded() -> None:
