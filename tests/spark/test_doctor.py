@@ -151,6 +151,25 @@ def test_a_stranger_hears_nothing_and_a_driver_that_is_away_is_a_fact() -> None:
     assert f"127.0.0.1:{port} cannot be reached" in facts["driver"]
 
 
+def test_nothing_is_left_of_a_meeting_that_is_over() -> None:
+    """Method: one who says nothing is still there when it is closed; then the port is tried again, and the threads are counted."""
+    before = set(threading.enumerate())
+    meeting = Meeting("127.0.0.1", 1, 30.0)
+    with socket.create_connection(("127.0.0.1", meeting.port)) as silent:
+        silent.settimeout(10)
+        silent.sendall(b"{")
+        while len(set(threading.enumerate()) - before) < 2:
+            threading.Event().wait(0.01)
+        left = set(threading.enumerate()) - before
+        meeting.close()
+        assert silent.recv(1) == b""
+    for thread in left:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in left)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", meeting.port)).close()
+
+
 def test_a_store_is_proven_and_left_as_it_was(tmp_path: Path) -> None:
     [good] = store_found(str(tmp_path / "location"))
     assert good.severity == "fine" and "only if there is none" in good.what

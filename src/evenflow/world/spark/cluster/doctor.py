@@ -13,6 +13,8 @@ import statistics
 import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.errors import ClusterError, EvenflowError
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
 PATIENCE_S: Final = 30.0
 LOOK_S: Final = 0.2
 """Between two looks at which executors have come."""
+STRANGERS_MAX: Final = 32
+"""Connections beside those of the tasks."""
 TIMES: Final = 5
 """Objects that are created to see how long one takes."""
 OVERHEAD_LEAST_MB: Final = 384
@@ -177,7 +181,7 @@ class Meeting:
         self.offsets_s: dict[str, float] = {}
         self._here: dict[str, list[Any]] = {}
         self._tried = 0
-        self._closed = False
+        self._closed, self._open = False, set[socket.socket]()
         self._changed = threading.Condition()
         threading.Thread(target=self._accept, name="evenflow-doctor", daemon=True).start()
 
@@ -187,10 +191,15 @@ class Meeting:
                 sock, _ = self._server.accept()
             except OSError:
                 return
+            with self._changed:
+                if self._closed or len(self._open) >= self._wanted + STRANGERS_MAX:
+                    sock.close()
+                    continue
+                self._open.add(sock)
             threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
-        with sock:
+        with self._counted(sock), sock:
             try:
                 sock.settimeout(self._patience_s)
                 with sock.makefile("rb") as lines:
@@ -214,13 +223,25 @@ class Meeting:
             except (OSError, ValueError, KeyError, TypeError):
                 pass  # What the task could not say, it returns by Spark.
 
+    @contextmanager
+    def _counted(self, sock: socket.socket) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._open.discard(sock)
+
     def _wait(self, done: Any) -> None:
         self._changed.wait_for(lambda: done() or self._closed, self._patience_s / 3)
 
     def close(self) -> None:
+        """Its port and its threads are gone."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+            for sock in (self._server, *self._open):
+                with suppress(OSError):  # Whoever has gone is not connected.
+                    sock.shutdown(socket.SHUT_RDWR)  # To close it would wake nobody who waits for it, and so would not close it.
         self._server.close()
 
 
