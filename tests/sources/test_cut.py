@@ -185,6 +185,32 @@ def test_a_reader_begins_behind_an_epoch_and_goes_on_behind_what_was_taken(after
     assert behind.to_json()["after"] == after and "after" not in source.to_json()
 
 
+@pytest.mark.parametrize("by", ["time", "place"])
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_who_goes_on_behind_an_epoch_and_reads_again_knows_each_row_by_its_own(by: str, epoch: int, tmp_path: Any) -> None:
+    """Goal: a region that began near the present has a copy, or a restart, that goes on where it was: rows that are read again are those
+    that were taken, and what comes is of its own epoch. Also where nothing was taken since."""
+    times = [0, 4, 11, 12, 9, 13, 25, 26, 24, 31, 33]
+    rows = pa.record_batch({"ts": pa.array([1000 * at for at in times], pa.timestamp("us"))})
+    pq.write_table(pa.table(rows), tmp_path / "rows.parquet")
+    cut: dict[str, Any] = {"by": by, "width_ms": 10} if by == "time" else {"by": by, "rows": 3}
+    source = cut_by_content(ef.sources.replay(str(tmp_path / "rows.parquet"), speed=None), **cut).begun(10**15)
+
+    def given(reader: Any) -> list[tuple[Any, int]]:
+        found = list[tuple[Any, int]]()
+        while not reader.ended:
+            batch = reader.read(0, 2)
+            found += [] if batch is None else [(row["ts"], row[EPOCH_COLUMN]) for row in batch.to_pylist()]
+        return found
+
+    every = given(source.open(0, 1))
+    for after in range(1, epoch + 1):
+        reader = replace(source, after=after).open(0, 1)
+        reader.skip(sum(after < e <= epoch for _, e in every))
+        reader.begin_behind(epoch)
+        assert given(reader) == [(at, e) for at, e in every if e > epoch], f"after {after}"
+
+
 def test_a_dataflow_is_cut_where_it_is_started_and_stays_as_it_is() -> None:
     flow = two({}, {})
     made = flow.cut(width_ms=40)

@@ -112,7 +112,7 @@ class CutReader(Reader):
         return self._reader.next_place
 
     def skip(self, rows: int) -> None:
-        if self._source.after and self._source.position is None:
+        if self._reads_again:
             self._owed = rows  # They are counted from the first that was wanted, and which one that is shows when it is read.
             return
         self._at = rows
@@ -123,8 +123,14 @@ class CutReader(Reader):
     def expect(self, through: int) -> None:
         self._reader.expect(through)
 
+    @property
+    def _reads_again(self) -> bool:
+        """What was taken behind the epoch after which rows are wanted is counted, and is read again."""
+        return bool(self._source.after) and self._source.position is None
+
     def begin_behind(self, epoch: int) -> None:
-        self._running.begin_behind(epoch)
+        # Rows that are read again are of their own epochs, which say by how many what is behind this one has been reached.
+        self._running.begin_behind(self._source.after if self._reads_again else epoch)
         self.complete = max(self.complete, epoch)
 
     def meet(self, names: Sequence[str]) -> None:
