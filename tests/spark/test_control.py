@@ -60,6 +60,7 @@ from evenflow.statistics.window import BoxWindow, Latency, SegmentWindow, SiteWi
 from evenflow.statistics.wire import FlatWindow, flat_of
 from evenflow.world.spark.net import control
 from evenflow.world.spark.net.coding import coder
+from evenflow.world.spark.net.told_versions import unpacked
 
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.list_(pa.string()))])
 COPY = Copy(3, 1, (4, 5), 0, 2, 1)
@@ -199,8 +200,9 @@ def test_a_version_comes_with_its_functions_or_by_its_number() -> None:
     heard = control.from_driver(packed(control.Deliver(1, PlanProposed(plan(PACKED)))))
     assert isinstance(heard, control.Deliver) and isinstance(heard.event, PlanProposed)
     version = heard.event.plan.version
-    assert version is not None and version == PACKED and version.packed == PACKED.packed
-    assert version.steps[1][0].params["function"](5) == 5
+    assert version is not None and version == PACKED and version.packed == PACKED.packed and version.steps == ()
+    whole = unpacked(heard.event.plan).version
+    assert whole is not None and whole == PACKED and whole.steps[1][0].params["function"](5) == 5
     thin = control.from_driver(packed(control.Deliver(1, PlanProposed(plan(NAMED)))))
     assert isinstance(thin, control.Deliver) and isinstance(thin.event, PlanProposed)
     assert thin.event.plan.version is not None and thin.event.plan.version.steps == ()
@@ -225,6 +227,15 @@ def test_pickles_are_no_messages(tmp_path: Path) -> None:
             with pytest.raises(UnreadableMessage):
                 read(body)
     assert not (tmp_path / "robbed").exists()
+
+
+def test_who_reads_what_the_driver_says_runs_nothing(tmp_path: Path) -> None:
+    version = Version(1, (), (0,), (), pickle.dumps(Bomb(tmp_path / "robbed")))
+    control.from_driver(packed(control.Deliver(1, PlanProposed(plan(version)))))
+    control.from_driver(packed(control.StartPart(1, "r", version.packed, plan(version), MEMBERSHIP)))
+    assert not (tmp_path / "robbed").exists()
+    with pytest.raises(TypeError, match="no version|dataclass"):
+        unpacked(plan(version))
 
 
 def test_a_site_cannot_say_to_the_driver_what_drivers_say(tmp_path: Path) -> None:

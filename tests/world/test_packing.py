@@ -1,4 +1,4 @@
-"""The user's code goes along by value, whoever else packs at the same time."""
+"""The user's code goes along by value, whoever else packs at the same time; and what a site cannot unpack ends one run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import pickle
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,12 +16,21 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
+from tests.spark.connections import connected
 
 import evenflow as ef
 from evenflow.plan.layout import Layout
-from evenflow.plan.plan import Version
+from evenflow.plan.placement import first_membership, first_plan
+from evenflow.plan.plan import Plan, Version
 from evenflow.query.planner import layout
-from evenflow.world.spark.driver.program import pack_version
+from evenflow.site.events import PlanProposed
+from evenflow.site.options import FlowOptions
+from evenflow.site.replaying import FROM_NOTHING, Beginning
+from evenflow.world.spark.driver.program import pack, pack_version
+from evenflow.world.spark.executor.site import Site
+from evenflow.world.spark.net import control
+from evenflow.world.spark.net.framing import CONTROL
+from evenflow.world.spark.net.listener import open_port
 
 ROWS = pa.RecordBatch.from_pydict({"x": [1]})
 
@@ -112,3 +123,49 @@ def test_what_a_user_has_registered_stays(shop: ModuleType) -> None:
         assert is_whole(pack_version(version_of(0, shop.net), planned)) and shop.__name__ in registered()
     finally:
         cloudpickle.unregister_pickle_by_value(shop)  # type: ignore[no-untyped-call]
+
+
+# ---------------------------------------------------------------- what a site cannot unpack
+
+LACKING = b"cno_such_library\nscore\n."
+"""A pickle that needs what only the driver has."""
+
+
+def served(*messages: control.FromDriver) -> tuple[str, list[control.FromSite]]:
+    """Why a site leaves, and what it has said, that is told this and then to go."""
+    here, there = connected()
+    site = Site(control.You(0, 0, 0.0), {"as": "site", "incarnation": "a"}, b"s" * 32, ("127.0.0.1", 1), here, open_port("127.0.0.1"), 10.0)
+    for message in (*messages, control.Leave("go")):
+        there.send(CONTROL, control.encode(message))
+    why, said = site.serve(), []
+    there.settimeout(20)
+    with there, suppress(ConnectionError):
+        while True:
+            _, body = there.receive()
+            said.append(control.from_site(body))
+    return why, said
+
+
+@pytest.mark.parametrize("way", ["at the start", "in the past", "as it runs"])
+def test_a_version_that_a_site_cannot_unpack_ends_its_run_and_no_other(way: str) -> None:
+    flow = ef.Dataflow("lacking")
+    flow.source(ef.sources.memory([ROWS])).to(ef.sinks.memory("out"))
+    planned = layout(flow.network, sites=1)
+    first = first_plan(planned, 1)
+    later = replace(first, number=2, effective=9).with_settings(version=Version(1, ({},), (1,), ("select",), LACKING))
+    assert later.version is not None
+    membership, program = first_membership(planned, first, (0,)), pack(planned, FlowOptions())
+
+    def start(run: int, plan: Plan = first, beginning: Beginning = FROM_NOTHING) -> control.StartPart:
+        return control.StartPart(run, f"run-{run}", program, plan, membership, beginning)
+
+    odd = {
+        "at the start": [start(1, later)],
+        "in the past": [start(1, first, replace(FROM_NOTHING, plans=(later,)))],
+        "as it runs": [start(1), control.Deliver(1, PlanProposed(later))],
+    }[way]
+    why, said = served(start(7), *odd)
+    assert why == "go"
+    (broken,) = [message for message in said if isinstance(message, control.PartBroken)]
+    assert broken.run == 1 and "no_such_library" in broken.text
+    assert control.PartReady(7) in said

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, Protocol, assert_never
 
 from evenflow.exchange.routing import Split, wire_schema
@@ -65,7 +66,7 @@ from evenflow.world.spark.executor.storing import Order, Storing
 from evenflow.world.spark.executor.user_thread import UserThread
 from evenflow.world.spark.net.control import PartReport, StartPart
 from evenflow.world.spark.net.reactor import Clock, Reactor
-from evenflow.world.spark.net.told_versions import Told
+from evenflow.world.spark.net.told_versions import Told, unpacked
 from evenflow.world.spark.net.wire import RunSchemas
 
 WORK_BUDGET_S: Final = 0.004
@@ -98,11 +99,12 @@ class PartRunner:
         clock: Clock,
         world: Surroundings,
     ) -> None:
-        run, plan = start.run, start.plan
+        run, plan = start.run, unpacked(start.plan)
+        beginning = replace(start.beginning, plans=tuple(map(unpacked, start.beginning.plans)))
         self.run, self._layout, self._world, self._reactor = run, layout, world, reactor
         self._clock, self._now_us = clock, clock.now_us()
         self.broken = False
-        self.part = SiteMachine(Setup(layout, plan, start.membership, SiteId(site), options, start.beginning, journalled=start.journalled))
+        self.part = SiteMachine(Setup(layout, plan, start.membership, SiteId(site), options, beginning, journalled=start.journalled))
         self._told = Told(plan)
         self.schemas = RunSchemas([wire_schema(arc, layout) for arc in layout.arcs], [segment.recorded for segment in layout.segments])
         self.latencies = Histogram()

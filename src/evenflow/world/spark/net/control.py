@@ -1,8 +1,9 @@
 """What the driver and its sites say to each other, in the form of `coding`: reading a message runs nothing.
 
 But a site runs what its driver sends it to be run: `StartPart.program`, and the `packed` of a plan's version, which are
-the user's functions. Only a site reads these, only from its driver, and only in these two places; nothing that a site
-says is ever unpickled. Rows never come this way except as RELEASE messages (wire.py); a finished epoch's schema is told once before them.
+the user's functions. Only a site reads these, only from its driver, and only where a part of a run takes them in (`Site`,
+`told_versions`); nothing that a site says is ever unpickled. Rows never come this way except as RELEASE messages (wire.py);
+a finished epoch's schema is told once before them.
 """
 
 from __future__ import annotations
@@ -305,14 +306,10 @@ def _write_version(version: Version, behind: list[Piece]) -> Any:
 
 
 def _read_version(value: Any, behind: Bytes) -> Version:
+    """What is packed stays so: it needs the user's code, and may need what only the driver has."""
     known, packed = _VERSION.read(value[:5], behind), behind.take(value[5])
-    if packed:
-        version = Version.unpack(packed)
-        if not isinstance(version, Version):
-            raise TypeError(f"{version!r:.60} is no version")
-        return version
     number, since, boxes, tables, steps = known
-    return Version(number, ({},) * min(steps, len(since)), since, boxes, b"", tables)
+    return Version(number, () if packed else ({},) * min(steps, len(since)), since, boxes, packed, tables)
 
 
 def _write_beginning(beginning: Beginning, behind: list[Piece]) -> Any:
@@ -370,7 +367,7 @@ def from_site(body: bytes | memoryview) -> FromSite:
 def _decoded(of: Coder, body: bytes | memoryview) -> Any:
     try:
         return of.decode(body)
-    except Exception as error:  # JSON, struct, Arrow and the user's code in a version have many words for it.
+    except Exception as error:  # JSON, struct and Arrow have many words for it.
         raise UnreadableMessage(f"a control message cannot be read: {type(error).__name__}: {error}") from error
 
 

@@ -39,17 +39,31 @@ class Telling:
         return replace(event, plan=event.plan.with_settings(version=replace(version, steps=(), packed=b"")))
 
 
+def unpacked(plan: Plan) -> Plan:
+    """A plan that has come, with what its version does. Runs the user's code: raises whatever that raises, for instance where it needs a
+    library that only the driver has. To be called where that ends one run, and not the site."""
+    version = plan.version
+    if version is None or version.steps or not version.packed:
+        return plan
+    read = Version.unpack(version.packed)
+    if not isinstance(read, Version):
+        raise TypeError(f"{read!r:.60} is no version")
+    return plan.with_settings(version=read)
+
+
 class Told:
     """A site's half. version: the newest that it was told."""
 
     def __init__(self, plan: Plan) -> None:
+        """plan: unpacked."""
         self._version: Version | None = plan.version
 
     def whole(self, event: Event) -> Event:
-        """The event as the driver meant it."""
+        """The event as the driver meant it. Raises as `unpacked` does."""
         if not isinstance(event, (PlanProposed, PlanCommitted)) or event.plan.version is None:
             return event
-        if event.plan.version.steps:
-            self._version = event.plan.version
-            return event
+        plan = unpacked(event.plan)
+        if plan.version is not None and plan.version.steps:
+            self._version = plan.version
+            return replace(event, plan=plan)
         return replace(event, plan=event.plan.with_settings(version=self._version))
