@@ -439,6 +439,12 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
             coordinator.close()
         self._placement = self._coordinator = None
 
+    def _end_if_stopped(self) -> None:
+        """Whoever has stopped it meanwhile may have found nothing to end. Raises ClusterError."""
+        if self._stopped:
+            self._end_sites()
+            raise ClusterError(STOPPED)
+
     def _ensure_sites(self) -> DriverLoop:
         """Wait for the sites: at first for all, the spares too, later for as many as a dataflow is laid out for."""
         with self._lock:
@@ -447,9 +453,7 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
             first = self._placement is None
             if self._coordinator is None or self._placement is None:
                 self._coordinator, self._placement = self._open()
-                if self._stopped:  # Whoever has stopped it may have found nothing to end.
-                    self._end_sites()
-                    raise ClusterError(STOPPED)
+                self._end_if_stopped()
             if first or not self._coordinator.enough(self.sites):
                 self._placement.ensure(None if first else self.sites)
             options = self.options
