@@ -4,6 +4,7 @@ engine's sites are sockets of the test.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,31 +17,56 @@ from tests.spark.test_driver_loop import SECRET, Fake
 import evenflow as ef
 from evenflow.bench import bare
 from evenflow.bench.bare import BareEngine
-from evenflow.errors import ClusterError, LocationError
+from evenflow.errors import ClusterError, EvenflowError, LocationError
 from evenflow.world.spark.driver import beginnings
 from evenflow.world.spark.driver import engine as engine_module
+from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.taking import begin
+from evenflow.world.spark.net import control
 
 pytestmark = [pytest.mark.timeout(30)]
 
 
-class Engine(BareEngine):
-    """Two sites, which hear everything, say nothing, and leave when they are told to."""
+class Site:
+    """It hears everything, says nothing, and leaves when it is told to. Looks like a process."""
 
+    def __init__(self, coordinator: DriverLoop, number: int, sites: int) -> None:
+        self._told, self._lost = (coordinator, f"e{number}", number), threading.Event()
+        self._thread = threading.Thread(target=self._live, args=(sites,), daemon=True)
+        self._thread.start()
+
+    def _live(self, sites: int) -> None:
+        with contextlib.suppress(OSError, EvenflowError):  # The engine may be stopping.
+            self._fake = Fake(*self._told, engine=self._told[0].engine)
+            while (message := self._fake.hear()) is not None:
+                if isinstance(message, control.Roster) and len(message.sites) == sites:
+                    self._fake.say(control.Linked(message.number))
+            self._fake.close()
+        self._lost.set()
+
+    def poll(self) -> int | None:
+        return 0 if self._lost.is_set() else None
+
+    def kill(self) -> None:
+        self._lost.set()
+        self._fake.connection.shut_down()
+
+
+class Engine(BareEngine):
+    """Two sites, which hear everything and say nothing."""
+
+    _processes: list[Any]
     _stop = ef.Engine._stop
 
     def _start_sites(self, count: int) -> None:
-        for number in range(count):
-            threading.Thread(target=self._site, args=(number, count), name=f"site-{number}", daemon=True).start()
-
-    def _site(self, number: int, count: int) -> None:
         assert self._coordinator is not None
-        fake = Fake(self._coordinator, f"e{number}", number + 1, engine=self._coordinator.engine)
-        fake.link(count)
-        while fake.hear() is not None:
-            pass
-        fake.close()
+        for _ in range(count):
+            self._processes.append(Site(self._coordinator, len(self._processes) + 1, self.sites))
+
+    def kill_sites(self) -> None:
+        for site in self._processes:
+            site.kill()
 
 
 @pytest.fixture
@@ -51,8 +77,8 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     made.stop()
 
 
-def flow() -> ef.Dataflow:
-    made = ef.Dataflow("late")
+def flow(name: str = "late") -> ef.Dataflow:
+    made = ef.Dataflow(name)
     made.source(ef.sources.generator(rate=10.0, partitions=2), name="made").to(ef.sinks.callback(lambda epoch, batch: None), name="rows")
     return made
 
@@ -142,3 +168,30 @@ def test_a_start_that_meets_the_end_of_the_engine_has_failed(
         assert not thread.is_alive()
     assert said == ["the engine has been stopped"] and engine.runs == ()
     wait_until(lambda: not left(), 10, "its threads have ended")
+
+
+def test_a_store_that_hangs_holds_up_no_other_run(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: runs recover, and others are started, each as quickly as its own store lets it. Method: all sites are lost, and the entry with
+    which one run goes on takes as long as the test wants."""
+    runs = {name: engine.start(flow(name), checkpoint_location=str(tmp_path / name)) for name in ("held", "other")}
+    held, goes, started = threading.Event(), threading.Event(), list[Any]()
+
+    def slow(found: Any, tries: int) -> Any:
+        if found.layout.name == "held":
+            held.set()
+            assert goes.wait(30)
+        return begin(found, tries)
+
+    def recovered(name: str) -> bool:
+        return "recovered_in_place" in {event["kind"] for event in runs[name].events()}
+
+    monkeypatch.setattr(beginnings, "begin", slow)
+    engine.kill_sites()
+    assert held.wait(10)
+    starts = threading.Thread(target=lambda: started.append(engine.start(flow("third"), checkpoint_location=str(tmp_path / "third"))))
+    starts.start()
+    wait_until(lambda: recovered("other"), 10, "another run goes on")
+    starts.join(10)
+    assert [run.is_active for run in started] == [True] and not recovered("held")
+    goes.set()
+    wait_until(lambda: recovered("held"), 10, "it goes on, too")

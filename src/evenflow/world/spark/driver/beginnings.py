@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.coordinator.beginning import NO_VERSIONS, begin_at
 from evenflow.coordinator.versions import versions_since
-from evenflow.errors import ClusterError
+from evenflow.errors import ClusterError, LostBeforeStart
 from evenflow.plan.placement import Place, Scheme, first_membership, on_hosts
 from evenflow.policy.shedding.live import way_of
 from evenflow.policy.start import place_of
@@ -71,13 +71,34 @@ class Begins:
     def _place(self, planned: Layout) -> Place:
         return place_of(self.options.first_placement, planned)
 
-    def _begin(self, found: Found, chosen: Sequence[SiteId], replicas: int, modes: Modes, tries: int) -> tuple[Taken, Beginning]:
-        """Take the location over, for these sites. What cannot be is an error before anything is written."""
+    def _staying(self) -> tuple[SiteId, ...]:
+        """The sites that are there, and are not being drained."""
+        leaving = self._there().fleet.leaving
+        return tuple(SiteId(site) for site in self.sites_now if site not in leaving)
+
+    def _choose(self, least: int, replicas: int, before: Sequence[SiteId] = ()) -> tuple[tuple[SiteId, ...], tuple[SiteId, ...]]:
+        """(sites, those of them that host something from the start). Those that stand for each other in a failure are on different hosts if
+        they can be. before: that were there a while ago, which count if fewer than `least` are left: the run hears of whom it has lost.
+        Raises LostBeforeStart if there are none of these either."""
+        sites = self._staying()
+        if len(sites) < least:
+            if not before:
+                raise LostBeforeStart("a site was lost while the dataflow was being started: start it again")
+            sites = tuple(before)
+        hosts = {site: self._there().host_of(site) for site in sites}
+        return sites, tuple(on_hosts(sites[: self.sites], hosts, replicas, self.placement))
+
+    def _begin(
+        self, found: Found, chosen: Sequence[SiteId], replicas: int, modes: Modes, tries: int
+    ) -> tuple[Taken, Callable[[Sequence[SiteId]], Beginning]]:
+        """Take the location over. What cannot be, for these sites, is an error before anything is written. Returns how the run begins on
+        such sites as there are by then: it takes as long as the store does, and nothing else of the engine must wait for that."""
         place = self._place(found.layout)
-        begins = partial(begin_at, layout=found.layout, sites=chosen, replicas=replicas, scheme=self.placement, place=place, modes=modes)
-        begins(found.standing, versions=_versions(found, found.standing))
+        begins = partial(begin_at, layout=found.layout, replicas=replicas, scheme=self.placement, place=place, modes=modes)
+        begins(found.standing, sites=chosen, versions=_versions(found, found.standing))
         taken = begin(found, tries)  # What another driver has appended meanwhile counts, too.
-        return taken, begins(taken.standing, versions=_versions(found, taken.standing))
+        versions = _versions(found, taken.standing)
+        return taken, lambda sites: begins(taken.standing, sites=sites, versions=versions)
 
     def _loop(
         self,
@@ -120,27 +141,28 @@ class Begins:
         )
 
     def _sites_to_use(self) -> tuple[SiteId, ...]:
-        coordinator = self._there()
-        return tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
+        return self._staying()
 
     def _begin_again(
         self, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...], fresh: Found
     ) -> RunLoop | None:
         """The generation after `before` in this process. See `Means`."""
+        if fresh.ended:
+            return None
+        replicas = min(replicas, len(sites))
         with self._lock:
-            coordinator = self._there()
-            if fresh.ended:
-                return None
-            replicas = min(replicas, len(sites))
-            chosen = on_hosts(sites[: self.sites], {site: coordinator.host_of(site) for site in sites}, replicas, self.placement)
-            taken, beginning = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
+            _, chosen = self._choose(len(sites), replicas, sites)
+        taken, begins = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
+        if not taken.standing.precise:  # To sinks this is another run, whose epochs they do not have.
+            before.close_sinks()
+            for outlet in before.outlets.values():
+                outlet.join(SINKS_S)
+            program = self._packed(fresh.layout, taken.standing.sinks_run)
+        with self._lock:
+            sites, chosen = self._choose(min(self.sites, len(sites)), replicas, sites)
+            beginning = begins(chosen)
             plan = beginning.plans[-1]
             membership = first_membership(fresh.layout, plan, sites)
-            if not taken.standing.precise:  # To sinks this is another run, whose epochs they do not have.
-                before.close_sinks()
-                for outlet in before.outlets.values():
-                    outlet.join(SINKS_S)
-                program = self._packed(fresh.layout, taken.standing.sinks_run)
             return self._loop(fresh.run_id, fresh.layout, plan, membership, program, beginning, taken, before=before, region=region)
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from evenflow.availability.choosing import check_alike, modes_of
 from evenflow.availability.durability import Durability, check_durability, chosen, durability_named
 from evenflow.coordinator.events import Kind
-from evenflow.errors import ClusterError, LocationError, LostBeforeStart, OptionError
+from evenflow.errors import ClusterError, LocationError, OptionError
 from evenflow.kernels import prepare
-from evenflow.plan.placement import Scheme, first_membership, first_plan, on_hosts, on_sites
+from evenflow.plan.placement import Scheme, first_membership, first_plan, on_sites
 from evenflow.policy.scaling import Bounds, Times
 from evenflow.query.effects import check_runs_once
 from evenflow.query.lateness import never_late, never_late_text
@@ -294,47 +294,54 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         programs = None if found is None or over else found.programs
         if programs is not None and found is not None:
             programs.check(found.standing, flow.name)  # It may have been replaced while this driver stood by.
+        if fed:
+            # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
+            needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
+            check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {fed[0]!r}, whose rows Spark gives,", needed)
+        program = self._packed(planned, sinks_run)
+        taken, before = None, tuple[SiteId, ...]()
+        if found is not None and not over:
+            with self._lock:
+                before, chosen = self._first_sites(replicas, waited)
+            taken, begins = self._begin(found, chosen, replicas, modes, TAKE_OVER_TRIES if take_over else 1)
         with self._lock:
-            coordinator = self._ensure_sites() if waited is None or self._coordinator is None else self._coordinator
-            sites = tuple(SiteId(site) for site in self.sites_now if site not in coordinator.fleet.leaving)
-            if len(sites) < (self.sites if waited is None else replicas):
-                raise LostBeforeStart("a site was lost while the dataflow was being started: start it again")
-            # Those of the first sites that stand for each other in a failure are on different hosts if they can be.
-            hosts = {site: coordinator.host_of(site) for site in sites}
-            chosen = on_hosts(sites[: self.sites], hosts, replicas, self.placement)
-            taken = None
-            if found is None or over:
+            sites, chosen = self._choose(self.sites, replicas, before) if before else self._first_sites(replicas, waited)
+            coordinator = self._there()
+            if taken is None:
                 plan = on_sites(first_plan(planned, self.sites, replicas, self.placement, place=self._place(planned), modes=modes), chosen)
                 beginning = Beginning(region.after, (plan,)) if region is not None and region.after else FROM_NOTHING
             else:
-                taken, beginning = self._begin(found, chosen, replicas, modes, TAKE_OVER_TRIES if take_over else 1)
+                beginning = begins(chosen)
                 check_sinks(has, sinks_run, beginning.durable if sinks_run == run_id else 0)
                 plan = beginning.plans[-1]
             membership = first_membership(planned, plan, sites)
-            program = self._packed(planned, sinks_run)
-            if fed:
-                # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
-                needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
-                check_slots(self.spark.sparkContext, self.sites + self.spares, f"box {fed[0]!r}, whose rows Spark gives,", needed)
             earlier = () if waited is None else tuple(waited.happened)
             driven = self._loop(run_id, planned, plan, membership, program, beginning, taken, over=over, earlier=earlier, region=region)
-            try:
-                means = None if found is None or over else self._means(found, replicas, program, modes, region)
-                generations = looking(Generations(driven, means, coordinator.add_run), coordinator)
-                run = Run(generations, coordinator, planner, flow.network, programs)
-                if self.options.shedding != "off" and (never := never_late_text(flow.network)):
-                    driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
-                if contents:
-                    run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
+        try:
+            means = None if found is None or over else self._means(found, replicas, program, modes, region)
+            generations = looking(Generations(driven, means, coordinator.add_run), coordinator)
+            run = Run(generations, coordinator, planner, flow.network, programs)
+            if self.options.shedding != "off" and (never := never_late_text(flow.network)):
+                driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
+            if contents:
+                run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
+            ingests: list[Ingest | Spooler] = [*ingesting(driven, coordinator, self.spark), *spooling(generations, coordinator, self.spark)]
+            with self._lock:
                 self._there()
-                self._ingests += [*ingesting(driven, coordinator, self.spark), *spooling(generations, coordinator, self.spark)]
-            except BaseException:
-                driven.abandon()  # Else it would say for ever that its driver lives.
-                raise
-            self._runs.append(run)
-            if not over:
-                coordinator.add_run(driven)
+                self._ingests += ingests
+                self._runs.append(run)
+        except BaseException:
+            driven.abandon()  # Else it would say for ever that its driver lives.
+            raise
+        if not over:
+            coordinator.add_run(driven)
         return run
+
+    def _first_sites(self, replicas: int, waited: StandingBy | None) -> tuple[tuple[SiteId, ...], tuple[SiteId, ...]]:
+        """Of a run that begins now. See `_choose`. Who has waited long enough begins with as many as there are."""
+        if waited is None or self._coordinator is None:
+            self._ensure_sites()
+        return self._choose(self.sites if waited is None else replicas, replicas)
 
     def _not_twice(self, name: str) -> None:
         if any(run.id == name and run.is_active for run in self._runs):

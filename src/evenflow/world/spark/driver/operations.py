@@ -64,7 +64,8 @@ class Departure:
 class Staffed(Protocol):
     """What operations ask of the engine, which is made of them: its sites, its runs and its executors.
 
-    sites, spares: that it is laid out for. _lock: whoever changes these, or starts a run, has it.
+    sites, spares: that it is laid out for. _lock: whoever changes these, or chooses the sites of a run, has it. Nobody waits for a
+    store with it.
     """
 
     spark: SparkSession
