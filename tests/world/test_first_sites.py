@@ -14,7 +14,7 @@ import pytest
 import evenflow as ef
 from evenflow.errors import ClusterError
 from evenflow.world.spark.driver import engine as engine_module
-from evenflow.world.spark.driver import scaling
+from evenflow.world.spark.driver import scaling, sited
 from evenflow.world.spark.driver.options import EngineOptions
 
 pytestmark = [pytest.mark.timeout(30)]
@@ -56,7 +56,7 @@ class Engine(ef.Engine):
 @pytest.fixture
 def placed(monkeypatch: pytest.MonkeyPatch) -> type[Placed]:
     kind = type("Placement", (Placed,), {"made": [], "ensuring": lambda placed: None})
-    monkeypatch.setattr(engine_module, "Placement", kind)
+    monkeypatch.setattr(sited, "Placement", kind)
     monkeypatch.setattr(scaling, "executors", lambda context: [])
     return kind
 
@@ -114,7 +114,7 @@ def test_an_engine_that_is_stopped_while_it_opens_has_no_sites(placed: type[Plac
         opens.set()
         assert goes.wait(20)
 
-    monkeypatch.setattr(engine_module, "prepare", prepare)
+    monkeypatch.setattr(sited, "prepare", prepare)
 
     def begin() -> None:
         with pytest.raises(ClusterError) as raised:

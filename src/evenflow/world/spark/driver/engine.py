@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,9 +18,7 @@ from evenflow.availability.choosing import check_alike, modes_of
 from evenflow.availability.durability import Durability, check_durability, chosen, durability_named
 from evenflow.coordinator.events import Kind
 from evenflow.errors import ClusterError, LocationError, OptionError
-from evenflow.kernels import prepare
 from evenflow.plan.placement import Scheme, first_membership, first_plan, on_sites
-from evenflow.policy.scaling import Bounds, Times
 from evenflow.query.effects import check_runs_once
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
@@ -37,14 +34,11 @@ from evenflow.world.spark.bridge.ingest import Ingest, ingesting
 from evenflow.world.spark.bridge.spooling import spooled
 from evenflow.world.spark.bridge.streamed import Spooler, spooling
 from evenflow.world.spark.cluster.interrupts import ENDING, heeded
-from evenflow.world.spark.cluster.leftovers import clear
 from evenflow.world.spark.cluster.placement import Placement, check_replicas, check_session, check_slots
-from evenflow.world.spark.driver import control_client
-from evenflow.world.spark.driver.beginnings import TAKE_OVER_TRIES, Begins
+from evenflow.world.spark.driver.beginnings import TAKE_OVER_TRIES
 from evenflow.world.spark.driver.control_port import ControlPort
-from evenflow.world.spark.driver.driver_loop import STOPPED, DriverLoop
+from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
-from evenflow.world.spark.driver.network import cannot_listen, new_trust
 from evenflow.world.spark.driver.newcomers import looking
 from evenflow.world.spark.driver.notebook import EngineDisplay
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
@@ -53,9 +47,9 @@ from evenflow.world.spark.driver.profiling import ProfiledSites
 from evenflow.world.spark.driver.refreshing import read
 from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.scaling import Autoscaler
+from evenflow.world.spark.driver.sited import Sited
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
 from evenflow.world.spark.driver.taking import Found, await_silence, check_sinks, checked, look
-from evenflow.world.spark.net.tls import check
 from evenflow.world.spark.regions.beginning import begun_near
 
 if TYPE_CHECKING:
@@ -78,7 +72,7 @@ STARTS_S: Final = 5.0
 """How long the end waits for a start under way: one that its store holds up finds that the engine has been stopped."""
 
 
-class Engine(Begins, EngineDisplay, ProfiledSites):
+class Engine(Sited, EngineDisplay, ProfiledSites):
     """Sites on the executors of `spark`, and the dataflows that run on them. A context manager; leaving it ends everything.
 
     spark: a classic session (not Spark Connect), on any master with at least `sites + spares` executors; `local[*]` can have one site.
@@ -437,60 +431,6 @@ class Engine(Begins, EngineDisplay, ProfiledSites):
         for ingest in self._ingests:
             ingest.join(5.0)
         self._end_sites()
-
-    def _end_sites(self) -> None:
-        placement, coordinator = self._placement, self._coordinator
-        if placement is not None:
-            placement.stop()
-        if coordinator is not None:
-            coordinator.close()
-        self._placement = self._coordinator = None
-
-    def _end_if_stopped(self) -> None:
-        """Whoever has stopped it meanwhile may have found nothing to end. Raises ClusterError."""
-        if self._stopped:
-            self._end_sites()
-            raise ClusterError(STOPPED)
-
-    def _ensure_sites(self) -> DriverLoop:
-        """Wait for the sites: at first for all, the spares too, later for as many as a dataflow is laid out for."""
-        with self._lock:
-            if self._stopped:
-                raise ClusterError(f"{STOPPED}: make a new one")
-            first = self._placement is None
-            if self._coordinator is None or self._placement is None:
-                self._coordinator, self._placement = self._open()
-                self._end_if_stopped()
-            if first or not self._coordinator.enough(self.sites):
-                self._placement.ensure(None if first else self.sites)
-            options = self.options
-            if options.autoscale is not None and self._autoscaler is None:  # Not before they are there, be it at the second call.
-                bounds, times = Bounds(*options.autoscale), options.autoscale_times or Times()
-                self._autoscaler = Autoscaler(self, self._operations, self._coordinator, bounds, times, options.place_timeout_s)
-                self._autoscaler.begin()
-            return self._there()
-
-    def _open(self) -> tuple[DriverLoop, Placement]:
-        """Where sites say that they are there, and who starts them: both, or none."""
-        clear()
-        control_client.clear()
-        prepare(lambda: None)  # What the coordinator imports later must not hold its thread up.
-        conf = self.spark.sparkContext.getConf()
-        host = conf.get("spark.driver.host", "127.0.0.1")
-        bind = conf.get("spark.driver.bindAddress", host)
-        options, name = self.options, uuid.uuid4().hex[:12]
-        wait_s, lease_s, trust = options.place_timeout_s, options.lease_s, new_trust(options)
-        if trust.tls is not None:
-            check(trust.tls, host)
-        try:
-            coordinator = DriverLoop(name, self.sites, trust, bind, self.spares, self.replicas, lease_s, options.ports)
-        except OSError as error:
-            raise cannot_listen(bind, error) from error
-        try:
-            return coordinator, Placement(self.spark, coordinator, host, trust, lease_s, wait_s, options.bind, options.ports)
-        except BaseException:
-            coordinator.close()
-            raise
 
 
 def _failed(error: BaseException | None) -> bool:
