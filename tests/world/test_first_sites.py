@@ -1,21 +1,27 @@
-"""The first sites of an engine: what is there after they could not be placed, and after the engine has been stopped meanwhile. No Spark:
-nobody places them.
+"""The first sites of an engine, and its end: what is there after they could not be placed, and after it has been stopped meanwhile. No
+Spark: nobody places them.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.world.test_failed_runs import Unclosed
+from tests.world.test_watching import small_run
 
 import evenflow as ef
 from evenflow.errors import ClusterError
 from evenflow.world.spark.driver import engine as engine_module
-from evenflow.world.spark.driver import scaling, sited
+from evenflow.world.spark.driver import in_place, scaling, sited
+from evenflow.world.spark.driver import run as run_module
 from evenflow.world.spark.driver.options import EngineOptions
+from evenflow.world.spark.driver.outlet import Outlet
+from evenflow.world.spark.net.reactor import Clock
 
 pytestmark = [pytest.mark.timeout(30)]
 
@@ -154,3 +160,59 @@ def test_who_waits_for_sites_hears_of_the_end(placed: type[Placed]) -> None:
     engine.stop()
     begins.join(20)
     assert said == ["the engine has been stopped"] and coordinators() == before and placed.made[0].stopped.is_set()
+
+
+# ---------------------------------------------------------------- the end
+
+
+def test_whatever_a_step_of_the_end_raises_the_sites_are_let_go(placed: type[Placed]) -> None:
+    before, engine = coordinators(), Engine()
+    engine._ensure_sites()
+
+    def read_only() -> None:
+        raise OSError(30, "Read-only file system")
+
+    engine._control = SimpleNamespace(close=read_only)  # type: ignore[assignment]
+    with pytest.raises(OSError, match="Read-only"):
+        engine.stop()
+    assert placed.made[0].stopped.is_set() and coordinators() == before
+
+
+@pytest.mark.parametrize("signal", [KeyboardInterrupt(), SystemExit(143)])
+def test_a_signal_in_the_end_leaves_no_site(placed: type[Placed], monkeypatch: pytest.MonkeyPatch, signal: BaseException) -> None:
+    """A program that ends by SIGTERM has a handler that raises SystemExit, as the command line has."""
+    stop, raised = Placed.stop, list[BaseException]()
+
+    def stops(self: Placed) -> None:
+        if not raised:
+            raised.append(signal)
+            raise signal
+        stop(self)
+
+    monkeypatch.setattr(placed, "stop", stops)
+    before, engine = coordinators(), Engine()
+    engine._ensure_sites()
+    with pytest.raises(type(signal)):
+        engine.stop()
+    assert placed.made[0].stopped.is_set() and coordinators() == before
+
+
+def test_sinks_of_several_runs_that_hang_are_waited_for_together(placed: type[Placed], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of an engine is bounded, however many runs it has."""
+    monkeypatch.setattr(in_place, "SINKS_S", 1.0)
+    monkeypatch.setattr(run_module, "SINKS_S", 1.0)
+    engine, sinks = Engine(), [Unclosed() for _ in range(5)]
+    for sink in sinks:
+        driven, run = small_run()
+        run._coordinator.call_soon = lambda call: call()  # type: ignore[method-assign]
+        (segment,) = (each.id for each in driven.layout.segments if each.sink is not None)
+        driven.outlets[segment].close()
+        driven.outlets[segment] = Outlet("out", sink, "run-1", Clock(), lambda epoch: None, driven._broken)
+        engine._runs.append(run)
+    began_s = time.monotonic()
+    engine.stop()
+    took_s = time.monotonic() - began_s
+    for sink, run in zip(sinks, engine.runs, strict=True):
+        sink.closing.set()
+        assert all(outlet.join(20) for outlet in run._driven.outlets.values())
+    assert not any(run.is_active for run in engine.runs) and 0.9 < took_s < 3.0

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -45,7 +46,7 @@ from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operation
 from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.driver.profiling import ProfiledSites
 from evenflow.world.spark.driver.refreshing import read
-from evenflow.world.spark.driver.run import Run
+from evenflow.world.spark.driver.run import Run, end_all
 from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.sited import Sited
 from evenflow.world.spark.driver.standing_by import Standbys, StandingBy, Watch, check_standby
@@ -408,8 +409,8 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         try:
             with heeded():
                 self._stop()
-        except KeyboardInterrupt:
-            # A second Ctrl-C may hurry the user's program, not leave half of the sites behind.
+        except (KeyboardInterrupt, SystemExit):
+            # A second Ctrl-C or SIGTERM may hurry the user's program, not leave half of the sites behind.
             self._stop()
             raise
 
@@ -419,18 +420,15 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
             self._placement.give_up()  # Who waits for sites waits no more.
         if self._lock.acquire(timeout=STARTS_S):  # What is being started is there, or has failed; or its store hangs.
             self._lock.release()
-        if self._autoscaler is not None:
-            self._autoscaler.close()
-        if self._control is not None:
-            self._control.close()
-        for run in self._runs:
-            if run.is_active:
-                run._stop(drain=False, timeout_s=5.0, willed=self._willed)
-            else:
-                run._generations.settle()  # A program may end now, and their threads with it.
-        for ingest in self._ingests:
-            ingest.join(5.0)
-        self._end_sites()
+        with ExitStack() as ends:  # The last comes first, and whatever one of them raises, the others follow.
+            ends.callback(self._end_sites)
+            for ingest in self._ingests:
+                ends.callback(ingest.join, 5.0)
+            ends.callback(end_all, self._runs, willed=self._willed)
+            if self._control is not None:
+                ends.callback(self._control.close)
+            if self._autoscaler is not None:
+                ends.callback(self._autoscaler.close)
 
 
 def _failed(error: BaseException | None) -> bool:

@@ -57,6 +57,10 @@ COLLECT_S: Final = 1.0
 REPORTED_S: Final = 5.0  # How long a site may take until its first report, before load is balanced without it.
 
 
+ENDS_S: Final = 5.0
+"""How long the end of an engine waits for its runs, and then for their sinks as the end of a run does."""
+
+
 class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
     """One run of one dataflow; made by `Engine.start`. May be used from any thread."""
 
@@ -147,10 +151,13 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
             )
         self._stop(drain, timeout_s, willed=True)
 
+    def _ask_to_stop(self, drain: bool, *, willed: bool) -> None:
+        self._coordinator.call_soon(lambda: self._generations.stop(drain, willed=willed))
+
     def _stop(self, drain: bool, timeout_s: float, *, willed: bool) -> None:
         """willed: see `StopRequested`."""
         began_s = time.monotonic()
-        self._coordinator.call_soon(lambda: self._generations.stop(drain, willed=willed))
+        self._ask_to_stop(drain, willed=willed)
         if not self._generations.wait(timeout_s) and drain:
             self._coordinator.call_soon(lambda: self._generations.stop(drain=False))
             self._generations.wait(timeout_s)
@@ -438,3 +445,16 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         segment = next(s for s in layout.segments if s.sink == sink)
         replicas = tuple(present_replicas(self._driven, sink, self._coordinator.sites))
         return Outlook(self.id, self._driven.number, sink, replicas, self._coordinator.port, self._coordinator.secret, segment.schema)
+
+
+def end_all(runs: Sequence[Run], *, willed: bool) -> None:
+    """The engine ends. Stop those that are active, all at once, and wait for them, and for the sinks of all: a program may end now, and
+    their threads with it."""
+    for run in runs:
+        if run.is_active:
+            run._ask_to_stop(drain=False, willed=willed)
+    late_s = time.monotonic() + ENDS_S
+    for run in runs:
+        run._generations.wait(late_s - time.monotonic())
+    for run in runs:
+        run._generations.settle(late_s + SINKS_S - time.monotonic())
