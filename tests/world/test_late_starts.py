@@ -83,10 +83,20 @@ def flow(name: str = "late") -> ef.Dataflow:
     return made
 
 
+@pytest.fixture(autouse=True)
+def before() -> None:
+    """Other files have runs that nobody ends."""
+    BEFORE.clear()
+    BEFORE.update(threading.enumerate())
+
+
+BEFORE: set[threading.Thread] = set()
+
+
 def left() -> list[str]:
-    """Threads of runs."""
+    """Threads of runs of this test."""
     prefixes = ("evenflow-alive-", "evenflow-sink-", "evenflow-journal-", "evenflow-newcomers")
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith(prefixes)]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(prefixes) and thread not in BEFORE]
 
 
 def fails(*given: Any) -> Any:
