@@ -418,7 +418,7 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         self._stopped = True
         if self._placement is not None:
             self._placement.give_up()  # Who waits for sites waits no more.
-        if self._lock.acquire(timeout=STARTS_S):  # What is being started is there, or has failed; or its store hangs.
+        if self._lock.acquire(timeout=STARTS_S):  # What is being started is there, or has failed; or it takes too long.
             self._lock.release()
         with ExitStack() as ends:  # The last comes first, and whatever one of them raises, the others follow.
             ends.callback(self._end_sites)
