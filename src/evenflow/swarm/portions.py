@@ -115,8 +115,10 @@ class PortionCheckers(Observer):
             self._stored[key] = release.epoch
 
     def committed(self, release: Release) -> None:
-        """A sink is told to have an epoch when it has all of its rows."""
-        if self.world.layout.segments[release.segment].unordered:
+        """A sink is told to have an epoch when it has all of its rows. What it had of one whose rows were lost with a generation, as nobody
+        keeps them, is not made again."""
+        again = self.world.lasting.unkept and release.epoch <= self.world.coordinator.beginning.durable
+        if self.world.layout.segments[release.segment].unordered and not again:
             made = self._made.get((release.segment, release.epoch), 0)
             assert release.batch.num_rows == made, (
                 f"sink {release.sink} has {release.batch.num_rows} of {made} rows of epoch {release.epoch}, which is committed"
