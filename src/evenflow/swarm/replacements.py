@@ -72,6 +72,8 @@ class Replacements(Recurring, Observer):
 
     def worked(self, site: SimSite, work: Work, outcome: Outcome) -> None:
         epoch, version = outcome.tick.epoch, work.hosted.version
+        if all(cohort.hosted is not work.hosted for cohort in site.part.cohorts.values()):
+            return  # It has left while it worked: nobody takes what it has done, and the plan of that epoch may be forgotten.
         wanted = site.part.view.runs(work.segment, epoch)[0]
         if version != wanted:
             raise AssertionError(f"segment {work.segment} at site {site.index} runs version {version} in epoch {epoch}, not {wanted}")
