@@ -130,6 +130,27 @@ def test_a_cut_whose_rows_are_fewer_or_more_is_not_made_again(here: tuple[int, .
         made.may_close(1, 0, 0)
 
 
+@pytest.mark.parametrize(("here", "said"), [((3, 5, 8), None), ((3, 8), "has 2 rows there, and gave 3 then"), ((), "has 0 rows there")])
+def test_an_epoch_that_is_cut_by_content_has_as_many_rows_as_it_had(here: tuple[int, ...], said: str | None) -> None:
+    """Goal: rows that are gone end the run, and nothing is given out instead. Method: the source ends within the epoch."""
+    cut = Cut(1, 10, 0, 3, False, True, rows=3)
+    made = ContentIngress(FlowOptions(), Grid(0, 10, 0, 10), Beginning(cuts={(0, 0): (cut,)}), journalled=True)
+    log = PartitionLog(0, 0)
+    made.lead(Segment(0, "in", "ingress", 1, (), (), (), source="in", schema=positions().schema), log)
+    queue = made.queues[0, 0]
+    if here:
+        marked = positions(*here).append_column("_epoch", pa.array([1] * len(here), pa.int64()))
+        queue.put(queue.narrowed(marked, positions().schema), 0)
+    queue.end_here()
+    made.demand(1)
+    assert made.may_close(1, 0, 0)
+    if said is None:
+        assert Cut.of(made.close({(0, 0): log}, 3)[0]).rows == 3
+        return
+    with pytest.raises(CannotReplay, match=f"partition 0 cannot be replayed: epoch 1, .* goes from position 0 to 3, and the source {said}"):
+        made.close({(0, 0): log}, 3)
+
+
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.booleans()), min_size=1, max_size=30), st.integers(0, 10**7))
 def test_stamps_go_on_behind_those_of_a_clock_that_was_ahead(steps: list[tuple[int, bool]], ahead_us: int) -> None:
     """Goal: they go half as fast as the clock until it has caught up, and when it is time for one is known before. Method: epochs close now
