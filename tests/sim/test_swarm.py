@@ -75,6 +75,7 @@ FOUND_WITH_MODES = {
     9_341_638: "A site joins behind another one that had said hello after it.",
     11_020_381: "What begins again beside others of its partitions holds less than these, and its producer is captured ahead of it.",
     11_021_980: "A region that began near the present has a copy of its source, which reads from there again.",
+    11_027_253: "A consumer that has begun again lives before its producer does, whose image has what it still wants.",
     9_141_730: "The link of a copy is lost that is made of rows upstream, and has no source.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""

@@ -150,17 +150,6 @@ class Arriving:
                 if copy.revives:
                     self._acknowledging.begin_again(cohort)
                 assert self.stage(copy.number) is not Stage.TO_COME
-            if copy.revives and (lacking := self._lacking(copy)):
-                self._acts.tell(CopyFailed(copy.number, lacking))
-
-    def _lacking(self, copy: Copy) -> str:
-        """What lives here and would wait for ever for epochs that are behind who begins again: they were received where it was before it
-        began again itself (P1). Empty if nothing does."""
-        for cohort in self._housing.order:
-            for stream, inbox in cohort.inboxes.items():
-                if not cohort.number and self._layout.arcs[stream].producer == copy.segment and inbox.through < copy.base:
-                    return f"{cohort.segment.name} at site {self._view.site} has only what it made up to epoch {inbox.through}"
-        return ""
 
     def _begin_anew(self, cohort: Cohort, copy: Copy) -> None:
         """B1: nobody has its state, so there is none to wait for. What a sink has not had of the epochs before, it never gets."""
