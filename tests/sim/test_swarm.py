@@ -54,6 +54,7 @@ FOUND = {
     5_001_931: "What a site says by the driver waits before a cut, until there has been a link again and it is lost.",
     11_022_799: "A sink has a row of an epoch that is cut again without it: its source keeps none, and everything was lost.",
     11_023_775: "A replica leaves while it works, and the plan of its epoch is forgotten before it has done.",
+    11_027_620: "A copy catches up while its site has lost the connection with one that is further ahead than it was heard to be.",
     11_025_542: "A source that is cut by content has lost its last rows: what was given out before is not made of what is left.",
     9_142_586: "Who has done a partition's last epoch after others did it dies: what it lets in is in all the same.",
 }

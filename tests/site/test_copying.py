@@ -120,3 +120,28 @@ def test_a_copy_is_level_when_it_is_as_far_as_all_others_whoever_they_are() -> N
     through(cluster, rows, 3)
     assert cluster.output() == expected(rows) and cluster.parts[target].processed > others
     assert all(target not in part.acknowledging.credit.listeners for part in cluster.parts.values()), "it has nothing to hear any more"
+
+
+def test_a_copy_is_not_level_by_the_last_word_of_a_site_that_it_no_longer_hears() -> None:
+    """Goal: as above (C3), while the target has lost its connection with one of those who count. Method: another one feeds it instead, and
+    is ahead; nothing closes far ahead of what all have processed (E5), so that the silent one is not where it was, either."""
+    cluster = Cluster(totals(), 4, spares=1)
+    target, source = 4, cluster.plan.placement[OUT][0][0]
+    rows = [(k, k) for k in range(5)]
+    cluster.rows(*rows)
+    cluster.talk()
+    copy = cluster.copy(OUT, (0,), source, target)
+    through(cluster, rows, 3)
+    cluster.paused.add((target, OUT))
+    cluster.arrive(cluster.ships.pop())
+    cohort = cluster.parts[target].cohorts[OUT, copy.number]
+    cluster.cut(next(site for site in cluster.parts if site not in (target, source)), target)
+    through(cluster, rows, 12)
+    others = min(part.processed for site, part in cluster.parts.items() if site != target)
+    behind = LEVEL_EPOCHS + cluster.parts[target].ingress.pipeline
+    while cohort.hosted.done + behind < others:
+        cluster.talk()
+        assert not cluster.told(CopyLive), f"it is at epoch {cohort.hosted.done}, and the others are at {others}"
+        cluster.finish(copy.number)
+    cluster.talk()
+    assert [fact.number for fact in cluster.told(CopyLive)] == [copy.number], "nobody waits for the silent one's next word"

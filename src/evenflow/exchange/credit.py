@@ -104,6 +104,11 @@ class Credit:
             return [site for site, processed in self._processed.items() if processed == self.processed]
         return []
 
+    def surely_processed(self, pipeline: int) -> int:
+        """Last epoch that every site has processed, by whatever any of them has said: none closes an epoch further than the pipeline ahead
+        of all (E5), so one that is not heard of meanwhile is no further behind the first. What is made again has no such bound."""
+        return max(self.processed, max(self._processed.values(), default=0) - pipeline)
+
     def shares(self) -> list[int]:
         """What those others keep who leave anything out, as they have said last (see Ack)."""
         return [share for peer, share in self._shares.items() if share > 0 and peer in self._granted]

@@ -313,7 +313,7 @@ class Arriving:
         view, start = self._view, self._view.plan.effective - 1
         if cohort.copy is not None and cohort.copy.revives:
             start = cohort.copy.base  # What follows it is made again here, for whoever lacks it.
-        if cohort.hosted.done + LEVEL_EPOCHS < self._credit.processed:
+        if self._is_behind(cohort):
             return False
         if cohort.segment.sink is not None and self._releasing.through(cohort.segment.id) < start:
             return False
@@ -324,6 +324,9 @@ class Arriving:
                 if received < since:
                     return False
         return all(self._leading.enrolled((cohort.segment.id, partition)) for partition in cohort.logs)
+
+    def _is_behind(self, cohort: Cohort) -> bool:
+        return cohort.hosted.done + LEVEL_EPOCHS < self._credit.surely_processed(self._leading.ingress.pipeline)
 
     def may_run(self, cohort: Cohort) -> bool:
         """Whether it may begin its next epoch: of two cohorts that are to become one, the one ahead waits; and one that catches up goes
@@ -342,7 +345,7 @@ class Arriving:
 
     def _catches_up(self, cohort: Cohort) -> bool:
         """It is behind, and not for want of input: it goes before live cohorts, who throttle the ingress a little by that."""
-        if cohort.reported or cohort.hosted.done + LEVEL_EPOCHS >= self._credit.processed:
+        if cohort.reported or not self._is_behind(cohort):
             return False
         return cohort.hosted.busy or cohort.has_input()
 
