@@ -39,8 +39,10 @@ class Backed:
         for action in actions:
             assert isinstance(action, Tell)
             match action.message:
-                case BackUp(units):
-                    (self.units[action.site],) = units
+                case BackUp((unit,)):
+                    self.units[action.site] = unit
+                case BackUp(()):
+                    self.units.pop(action.site)
                 case DropImages(units):
                     self.dropped += [(action.site, unit) for unit in units]
 
@@ -99,6 +101,35 @@ def test_an_image_of_what_is_no_unit_any_more_goes(backed: Backed) -> None:
     backed.pasted(unit, 20)
     assert backed.dropped == [(unit.backup, unit.number)]
     assert backed.backing.stable[TOTALS] == 0
+
+
+def test_while_a_partition_moves_what_its_two_sites_paste_leaves_an_image(backed: Backed) -> None:
+    """P5: until the target has answered, both back it up. Method: the image of the source's unit is pasted once more when that of the
+    target's is there; then the source goes. No image is counted on that its backup has been told to drop."""
+    for unit in backed.units.values():
+        backed.pasted(unit, 20)
+    before, view = backed.units[0], backed.view
+    (target,) = [site for site in range(SITES) if site not in (0, before.backup)][:1]
+    rows = [list(row) for row in view.plan.placement]
+    for partition in before.partitions:
+        rows[TOTALS][partition] = (SiteId(0), SiteId(target))
+    both = replace(view.plan, number=view.plan.number + 1, effective=30, placement=tuple(map(tuple, rows)))
+    view.adopt(both, 29)
+    backed.backing.note_plan(view.plans[-2], both)
+    backed.follow(backed.backing.settle())
+    after = backed.units[target]
+    assert set(before.partitions) <= set(after.partitions)
+    backed.pasted(after, 40)
+    backed.pasted(before, 40)
+    for partition in before.partitions:
+        rows[TOTALS][partition] = (SiteId(target),)
+    alone = replace(both, number=both.number + 1, effective=50, placement=tuple(map(tuple, rows)))
+    view.adopt(alone, 49)
+    backed.backing.note_plan(both, alone)
+    backed.follow(backed.backing.settle())
+    there = [held.unit.number for held in backed.backing.images]
+    assert after.number in there and (after.backup, after.number) not in backed.dropped
+    assert before.number not in there and (before.backup, before.number) in backed.dropped
 
 
 def test_an_image_at_a_newcomer_is_of_no_use_before_the_plans_that_it_knows(backed: Backed) -> None:

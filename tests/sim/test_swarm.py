@@ -77,6 +77,7 @@ FOUND_WITH_MODES = {
     11_020_381: "What begins again beside others of its partitions holds less than these, and its producer is captured ahead of it.",
     11_021_980: "A region that began near the present has a copy of its source, which reads from there again.",
     11_027_253: "A consumer that has begun again lives before its producer does, whose image has what it still wants.",
+    11_028_812: "A partition moves, and its old site's image is pasted once more when that of the new one is there.",
     9_141_730: "The link of a copy is lost that is made of rows upstream, and has no source.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""

@@ -192,12 +192,14 @@ class Backing:
         there = set(self._view.membership.sites) - {but}
         for held in self.images:
             if held.unit.segment == segment and held.unit.backup in there:
-                found |= {p: held for p in held.unit.partitions if p in found}
+                older = [p for p in held.unit.partitions if p in found and ((known := found[p]) is None or known.base <= held.base)]
+                found |= dict.fromkeys(older, held)
         return found
 
     def _trim(self) -> list[CoordinatorAction]:
-        """P5: an image goes when all of its partitions are in newer ones."""
-        used = set[int]()
+        """P5: an image goes when all of its partitions are in newer ones, and its unit is none any more: before that its backup may have
+        pasted once more, and said so, what it is told to drop."""
+        used = {held.unit.number for held in self.units.values()}
         for segment in {held.unit.segment for held in self.images}:
             bases = self._bases(segment, range(len(self._view.plan.placement[segment])))
             used |= {held.unit.number for held in bases.values() if held is not None}
