@@ -1,4 +1,4 @@
-"""How seeds of the swarm end: what a draw does to a run leaves it the time in which it has to end."""
+"""How seeds of the swarm end: what a draw does to a run leaves it the time, and the sites, with which it has to end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from random import Random
 
 import pytest
 
+from evenflow.site.options import FlowOptions
 from evenflow.swarm.endings import Ending, bearable
 from evenflow.swarm.faults import Faults, Mix
+from evenflow.swarm.memory import DIES_US, Memory
 from evenflow.world.sim.model import CostModel
 from tests.sim.test_scenarios import Stage
 
@@ -48,3 +50,34 @@ def test_a_run_whose_rows_are_dear_ends_in_time_though_its_sites_become_slow() -
 )
 def test_a_site_becomes_as_slow_as_it_may(factor: float, alone_s: float, slower: float) -> None:
     assert bearable(factor, alone_s) == slower
+
+
+class Breaks(Random):
+    """The disk of site 0 breaks, at once and not again."""
+
+    def random(self) -> float:
+        return 0.0
+
+    def choice(self, able):  # type: ignore[no-untyped-def]
+        return able[0] if isinstance(able[0], int) else able[-1]
+
+
+@pytest.mark.parametrize("over", [True, False], ids=["over", "not_yet"])
+def test_whose_disk_broke_dies_while_faults_may_and_not_between_them_and_the_end(over: bool) -> None:
+    """Goal: sites are counted when all faults are over, and none dies uncounted. Method: a disk breaks; until the others are well again
+    nobody can do without its site; meanwhile all faults end, or they do not."""
+    stage = Stage(sites=2, rows=150, options=FlowOptions(state_memory_bytes=10_000))
+    world = stage.world
+    stage.wait(lambda: stage.machine.running and world.redundancy() >= 2, "the run to begin")
+    faults = Faults(world, Mix(), Random(1))
+    memory = Memory(world, Breaks(), 1, faults)
+    world.run_for(1e-5)
+    assert world.sites[0].disk.broken, "the draw does nothing"
+    faults.risk([1], 2 * DIES_US)
+    world.run_for(1.5 * DIES_US / 1e6)
+    assert world.sites[0].alive, "it is the last one that is well"
+    if over:
+        memory.end()
+    world.run_for(2.0)
+    assert not faults.at_risk(1)
+    assert world.sites[0].alive is over

@@ -69,8 +69,9 @@ class Memory(Recurring):
         self.world.clock.after(DIES_US, lambda: self._end(index))
 
     def _end(self, index: int) -> None:
-        """What would begin again elsewhere when the disk broke may be unable to by now: then the site dies later."""
-        if self.world.ended:
+        """What would begin again elsewhere when the disk broke may be unable to by now: then the site dies later. When
+        all faults are over its disk is as it should be, and it counts among the sites that there are to be: it dies no more."""
+        if self.world.ended or self.over:
             return
         if self._faults.may_lose((index,)):
             self.world.kill(index)
