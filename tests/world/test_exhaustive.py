@@ -14,7 +14,7 @@ CARRIED_OUT = {
     "actions of a site": ("sim/site.py:_carry_out", "spark/part_runner.py:_carry_out"),
     "actions of a site's peers": ("sim/site.py:handle_peers", "spark/links.py:_handle"),
     "actions of a run": ("sim/driver.py:_obey", "spark/run_loop.py:_handle"),
-    "actions of a fleet": ("sim/driver.py:observe", "spark/driver_loop.py:observe"),
+    "actions of a fleet": ("sim/driver.py:observe", "spark/driver_loop.py:_carry_out"),
     "words of the driver": ("spark/site.py:_told",),
     "words of a site": ("spark/driver_loop.py:_heard", "spark/run_loop.py:hear"),
 }
