@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -99,13 +100,20 @@ def test_an_interrupt_that_was_heard_is_raised_once() -> None:
 
 
 def interrupted(step: Callable[[], Any], *pressed_s: float) -> float:
-    """Seconds that a step takes that somebody wants to end, so long after its begin."""
+    """Seconds that a step takes that somebody wants to end, so long after its begin. Nothing is pressed behind its end: whoever runs the
+    tests would hear it."""
     began = time.monotonic()
-    for after_s in pressed_s:
-        threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+    presses = [threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGINT)) for after_s in pressed_s]
+    for press in presses:
+        press.start()
     with pytest.raises(KeyboardInterrupt):
         heeded()(step)()
-    return time.monotonic() - began
+    took_s = time.monotonic() - began
+    with suppress(KeyboardInterrupt):
+        for press in presses:
+            press.cancel()
+            press.join()
+    return took_s
 
 
 @pytest.mark.spark
