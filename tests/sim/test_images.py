@@ -256,14 +256,20 @@ def apart(stage: Stage) -> tuple[int, int, int]:
     arc, site = next(
         (arc, site) for arc in stage.planned.arcs for (segment, site) in units if segment == arc.producer and (arc.consumer, site) in units
     )
-    consumer = stage.world.sites[site].part.backing.units[arc.consumer]
-    consumer.since_us = 10**15
-    stage.world.run_until(lambda: not consumer.captured and not consumer.due, 10.0, "nothing of it is on its way")
-    consumer.since_us = 10**15
-    base = units[arc.consumer, site].base
-    stage.world.run_until(lambda: units[arc.producer, site].base > base + 3, 10.0, "its producer's image is ahead")
-    assert stage.flows, "what is lost has rows"
+    fall_behind(stage, (arc.consumer, site), (arc.producer, site))
     return site, arc.producer, arc.consumer
+
+
+def fall_behind(stage: Stage, consumer: tuple[int, int], producer: tuple[int, int]) -> None:
+    """Until an image of the producer's unit is newer than that of the consumer's, which is captured no more. Both: (segment, site)."""
+    units, (segment, site) = stage.backing.units, consumer
+    unit = stage.world.sites[site].part.backing.units[segment]
+    unit.since_us = 10**15
+    stage.world.run_until(lambda: not unit.captured and not unit.due, 10.0, "nothing of it is on its way")
+    unit.since_us = 10**15
+    base = units[consumer].base
+    stage.world.run_until(lambda: units[producer].base > base + 3, 10.0, "its producer's image is ahead")
+    assert stage.flows, "what is lost has rows"
 
 
 def test_consumers_at_ones_own_site_find_their_frames_in_the_image() -> None:
@@ -306,13 +312,7 @@ def behind_its_producer(stage: Stage) -> tuple[int, int, int]:
     units = stage.backing.units
     ends = [(arc, to, of) for arc in stage.planned.arcs for s, to in units if s == arc.consumer for p, of in units if p == arc.producer]
     arc, to, of = next((arc, to, of) for arc, to, of in ends if to != of)
-    consumer = stage.world.sites[to].part.backing.units[arc.consumer]
-    consumer.since_us = 10**15
-    stage.world.run_until(lambda: not consumer.captured and not consumer.due, 10.0, "nothing of it is on its way")
-    consumer.since_us = 10**15
-    base = units[arc.consumer, to].base
-    stage.world.run_until(lambda: units[arc.producer, of].base > base + 3, 10.0, "its producer's image is ahead")
-    assert stage.flows, "what is lost has rows"
+    fall_behind(stage, (arc.consumer, to), (arc.producer, of))
     return arc.consumer, to, of
 
 

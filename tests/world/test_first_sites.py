@@ -110,6 +110,19 @@ def test_no_coordinator_is_left_by_a_placement_that_cannot_be_made(placed: type[
     assert coordinators() == before
 
 
+def starting(engine: Engine, said: list[str]) -> threading.Thread:
+    """Asks for the sites, in a thread of its own. said: gets what it hears."""
+
+    def begin() -> None:
+        with pytest.raises(ClusterError) as raised:
+            engine._ensure_sites()
+        said.append(str(raised.value))
+
+    begins = threading.Thread(target=begin)
+    begins.start()
+    return begins
+
+
 def test_an_engine_that_is_stopped_while_it_opens_has_no_sites(placed: type[Placed], monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: nobody holds task slots for an engine that is over. Method: it is stopped, in another thread, while kernels are being compiled,
     which takes longer than the end waits."""
@@ -122,13 +135,7 @@ def test_an_engine_that_is_stopped_while_it_opens_has_no_sites(placed: type[Plac
 
     monkeypatch.setattr(sited, "prepare", prepare)
 
-    def begin() -> None:
-        with pytest.raises(ClusterError) as raised:
-            engine._ensure_sites()
-        said.append(str(raised.value))
-
-    begins = threading.Thread(target=begin)
-    begins.start()
+    begins = starting(engine, said)
     assert opens.wait(20)
     engine.stop()
     goes.set()
@@ -149,13 +156,7 @@ def test_who_waits_for_sites_hears_of_the_end(placed: type[Placed]) -> None:
     placed.ensuring = ensuring
     before, engine, said = coordinators(), Engine(), list[str]()
 
-    def begin() -> None:
-        with pytest.raises(ClusterError) as raised:
-            engine._ensure_sites()
-        said.append(str(raised.value))
-
-    begins = threading.Thread(target=begin)
-    begins.start()
+    begins = starting(engine, said)
     assert waits.wait(20)
     engine.stop()
     begins.join(20)

@@ -310,9 +310,14 @@ class Ingress:
             raise CannotReplay(key, cut, log.taken, str(error)) from error
         if count is None and queue.ended:
             raise CannotReplay(key, cut, log.taken, f"the source has ended after {queue.rows} of its rows")
-        if count is not None and cut.rows not in (None, count):
-            raise CannotReplay(key, cut, log.taken, f"the source has {count} rows there, and gave {cut.rows} then")
+        if count is not None:
+            self._compare(key, cut, count)
         return count is None
+
+    def _compare(self, key: Key, cut: Cut, rows: int) -> None:
+        """An epoch that was given out before has as many rows as it had. Raises CannotReplay if not: some are gone, or others have come."""
+        if cut.rows not in (None, rows):
+            raise CannotReplay(key, cut, self._logs[key].taken, f"the source has {rows} rows there, and gave {cut.rows} then")
 
     def _cut_again(self, key: Key, now_us: int) -> Record:
         """The partition's next epoch as it was. Its stamp is time that has passed: what is cut afterwards is later (E6)."""
