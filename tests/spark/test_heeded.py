@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -99,17 +100,19 @@ def test_an_interrupt_that_was_heard_is_raised_once() -> None:
     heed()
 
 
-def interrupted(step: Callable[[], Any], *pressed_s: float) -> float:
+def interrupted(
+    step: Callable[[], Any], *pressed_s: float, number: int = signal.SIGINT, raised: type[BaseException] = KeyboardInterrupt
+) -> float:
     """Seconds that a step takes that somebody wants to end, so long after its begin. Nothing is pressed behind its end: whoever runs the
     tests would hear it."""
     began = time.monotonic()
-    presses = [threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGINT)) for after_s in pressed_s]
+    presses = [threading.Timer(after_s, os.kill, (os.getpid(), number)) for after_s in pressed_s]
     for press in presses:
         press.start()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(raised):
         heeded()(step)()
     took_s = time.monotonic() - began
-    with suppress(KeyboardInterrupt):
+    with suppress(raised):
         for press in presses:
             press.cancel()
             press.join()
@@ -133,6 +136,27 @@ def test_a_question_that_takes_long_keeps_nobody_waiting(spark: Any) -> None:
 def test_who_presses_twice_does_not_wait(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interrupts, "ANSWER_S", 60)
     assert interrupted(lambda: spark.sparkContext._jvm.java.lang.Thread.sleep(8000), 0.1, 0.3) < 6
+
+
+@pytest.mark.spark
+def test_who_cleans_up_behind_a_question_that_was_given_up_has_its_own_answers(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a program that leaves on SIGTERM can ask. The traceback holds the connection of the thread meanwhile: what was asked next
+    waited for the answer to the question before, and took it for its own."""
+    monkeypatch.setattr(interrupts, "ANSWER_S", 60)
+    jvm, answers = spark.sparkContext._jvm, list[int]()
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+
+    def step() -> None:
+        try:
+            jvm.java.lang.Thread.sleep(8000)
+        finally:
+            answers.extend(jvm.java.lang.Math.abs(-number) for number in range(5))
+
+    try:
+        assert interrupted(step, 0.1, 0.3, number=signal.SIGTERM, raised=SystemExit) < 6
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert answers == [0, 1, 2, 3, 4]
 
 
 def test_a_handler_that_does_not_raise_ends_nothing(handlers: Callable[[Any], None]) -> None:

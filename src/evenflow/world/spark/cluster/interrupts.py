@@ -7,12 +7,15 @@ a signal raised is noted, and raised again at the next place where somebody hear
 
 In the middle of a question to the JVM it is only noted, and raised when that is answered: a connection that is given up between question
 and answer is of no use to whoever asks next, and what ends the sites has to ask. Questions that take long do not keep anybody waiting:
-after a second, or when the signal comes again, they are given up all the same.
+after a second, or when the signal comes again, they are given up all the same, and their connection with them: Spark's
+client keeps one for each thread and closes it on KeyboardInterrupt alone. After SystemExit it would use it for the next
+question, and take the late answer for its.
 """
 
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -87,7 +90,10 @@ def _watcher(before: Callable[[int, FrameType | None], Any]) -> Callable[[int, F
         except BaseException as error:
             again = bool(_noted)
             _noted[:] = [error]
-            if again or not _asks_the_jvm(frame):
+            asked = _asked_by(frame)
+            if again and asked is not None:
+                _give_up(asked)
+            if again or asked is None:
                 raise
             late = threading.Timer(ANSWER_S, _insist, (error, number))
             late.daemon = True
@@ -96,12 +102,24 @@ def _watcher(before: Callable[[int, FrameType | None], Any]) -> Callable[[int, F
     return note
 
 
-def _asks_the_jvm(frame: FrameType | None) -> bool:
+def _asked_by(frame: FrameType | None) -> FrameType | None:
+    """The frame of the JVM's client in which a question is asked, if one is."""
     while frame is not None:
         if str(frame.f_globals.get("__name__")).startswith("py4j."):
-            return True
+            return frame
         frame = frame.f_back
-    return False
+    return None
+
+
+def _give_up(asked: FrameType) -> None:
+    """Nobody uses the connection of this question any more. Its stream is left to whoever reads it at this moment."""
+    frame: FrameType | None = asked
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("py4j."):
+        connection = frame.f_locals.get("self")
+        if isinstance(getattr(connection, "socket", None), socket.socket):
+            connection.socket.close()
+            connection.socket = None
+        frame = frame.f_back
 
 
 def _insist(error: BaseException, number: int) -> None:
