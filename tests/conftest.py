@@ -49,6 +49,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Nor is there any in it while tests run."""
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first. Raises UsageError if a test would start a cluster of its folder in every worker."""
     wrong = misplaced(items)

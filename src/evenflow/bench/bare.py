@@ -21,8 +21,8 @@ from evenflow.world.spark.net.handshake import new_secret
 
 HOST = "127.0.0.1"
 PLACE_S = 120.0
-SITE = "import sys; from evenflow.world.spark.executor.site_task import start_site as s; a = sys.argv[1:]; "
-SITE += "print(s(a[0], a[1], int(a[2]), int(a[3]), float(a[4]), None, bytes.fromhex(a[5])), file=sys.stderr, flush=True)"
+SITE = "import sys; from evenflow.world.spark.executor.entry import start_site as s; a = sys.argv[1:]; "
+SITE += "print(s(30, a[0], a[1], int(a[2]), int(a[3]), float(a[4]), None, bytes.fromhex(a[5])), file=sys.stderr, flush=True)"
 
 
 class NoSession:
