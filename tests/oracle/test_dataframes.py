@@ -53,7 +53,7 @@ def test_joins_by_a_name_in_other_letters(spark: Any, how: str) -> None:
             o = o.group_by("name").agg(n="count(*)", mode="changelog")
         else:
             o = o.groupBy("name").agg(F.count("*").alias("n"))
-        return t.select("who", "id").join(o.withColumnRenamed("NAME", "WHO"), "Who", how)
+        return t.select("id", "who").join(o.withColumnRenamed("NAME", "WHO"), "Who", how)
 
     frames = [
         spark.createDataFrame([tuple(row.values()) for row in table.to_pylist()], schema)

@@ -119,11 +119,11 @@ def test_names_of_on_are_found_whatever_the_case_of_their_letters(orders: ef.Str
     theirs = payments.with_column_renamed("id", "ID")
     joined = orders.join(theirs, "Id", how, within="1 hour")
     rest = ["ts", "price", "who", "paid", "amount"]
-    wanted = ["ts", "id", "price", "who"] if how in ("semi", "anti") else ["ID" if how == "right" else "id", *rest]
+    wanted = ["id", "ts", "price", "who"] if how in ("semi", "anti") else ["ID" if how == "right" else "id", *rest]
     assert (joined.columns, made(joined).left_keys, made(joined).right_keys) == (wanted, ("id",), ("ID",))
     table = NAMES.rename_columns(["ID", "Name"])
     if how not in ("right", "full"):
-        assert orders.join(table, ["iD"], how).columns[:2] == (["ts", "id"] if how in ("semi", "anti") else ["id", "ts"])
+        assert orders.join(table, ["iD"], how).columns[:2] == ["id", "ts"]
     sums = [stream.group_by("id").agg(n="count(*)", mode="changelog") for stream in (orders, theirs)]
     assert sums[0].join(sums[1], "iD", how, suffix="_r").columns[0] == ("ID" if how == "right" else "id")
     with pytest.raises(EvenflowError, match="ambiguous"):
