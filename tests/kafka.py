@@ -16,5 +16,5 @@ def broker() -> Iterator[KafkaBroker]:
         resolve(f"kafka-{KAFKA_VERSION}", BROKER)
     except ClusterError as error:
         pytest.skip(str(error))
-    with KafkaBroker(heap_mb=256) as made:
+    with KafkaBroker(heap_mb=256, quick=True) as made:
         yield made

@@ -23,6 +23,7 @@ import numpy as np
 from evenflow.bench.background import end, free_ports, start, tail
 from evenflow.errors import ClusterError
 from evenflow.world.java import java_home
+from evenflow.world.spark.cluster.session import QUICK_START
 
 KAFKA_VERSION: Final = "4.2.1"
 CENTRAL: Final = "https://repo.maven.apache.org/maven2/"
@@ -106,8 +107,9 @@ def _fetch(name: str, jars: Sequence[Jar], scratch: Path, cache: Path) -> Path:
 class KafkaBroker:
     """A broker on free ports of this machine, for the length of a `with`. Takes some 5 s to start and one to stop."""
 
-    def __init__(self, heap_mb: int = 512) -> None:
-        self._heap_mb = heap_mb
+    def __init__(self, heap_mb: int = 512, *, quick: bool = False) -> None:
+        """quick: it is to be there soon and carries little, as in tests: by a third less of the processor."""
+        self._heap_mb, self._quick = heap_mb, quick
         self._scratch = Path()
         self._processes: list[subprocess.Popen[bytes]] = []
         self.address = ""
@@ -131,7 +133,7 @@ class KafkaBroker:
         settings = self._scratch / "server.properties"
         settings.write_text(_PROPERTIES.format(port=port, controller=controller, logs=self._scratch / "logs"), encoding="utf-8")
         self._tool("kafka.tools.StorageTool", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(settings))
-        broker = self._background("kafka.Kafka", str(settings), heap_mb=self._heap_mb)
+        broker = self._background("kafka.Kafka", str(settings), heap_mb=self._heap_mb, quick=self._quick)
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _answers(port):
             if broker.poll() is not None or time.monotonic() > deadline:
@@ -169,17 +171,19 @@ class KafkaBroker:
         if self._scratch != Path():
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def _java(self, heap_mb: int) -> list[str]:
+    def _java(self, heap_mb: int, *, quick: bool) -> list[str]:
         classpath = os.pathsep.join(str(jar) for jar in self._jars)
-        return [f"{java_home()}/bin/java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-cp", classpath]
+        return [f"{java_home()}/bin/java", f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", *([QUICK_START] if quick else []), "-cp", classpath]
 
     def _tool(self, *arguments: str) -> None:
-        done = subprocess.run([*self._java(128), *arguments], capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            [*self._java(128, quick=True), *arguments], capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False
+        )
         if done.returncode != 0:
             raise ClusterError(f"{arguments[0]} failed:\n{done.stdout}{done.stderr}")
 
-    def _background(self, *arguments: str, heap_mb: int) -> subprocess.Popen[bytes]:
-        process = start([*self._java(heap_mb), *arguments], self._scratch / "log")
+    def _background(self, *arguments: str, heap_mb: int, quick: bool = False) -> subprocess.Popen[bytes]:
+        process = start([*self._java(heap_mb, quick=quick), *arguments], self._scratch / "log")
         self._processes.append(process)
         return process
 

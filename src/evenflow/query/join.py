@@ -281,8 +281,8 @@ def out_columns(join: Join, left: pa.Schema, right: pa.Schema) -> list[OutColumn
     """
     optional = {"l": join.keeps_right, "r": join.keeps_left}
     if not join.pairs:
-        names = dict.fromkeys((*join.using, *left.names))
-        return [OutColumn(left.field(name), name, None) for name in names]
+        ordered = dict.fromkeys((*join.using, *left.names))
+        return [OutColumn(left.field(name), name, None) for name in ordered]
     columns = []
     pairs = {name: _counterpart(name, join) for name in join.using}
     for name, theirs in pairs.items():

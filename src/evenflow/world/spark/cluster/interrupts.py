@@ -115,7 +115,7 @@ def _give_up(asked: FrameType) -> None:
     """Nobody uses the connection of this question any more. Its stream is left to whoever reads it at this moment."""
     frame: FrameType | None = asked
     while frame is not None and str(frame.f_globals.get("__name__")).startswith("py4j."):
-        connection = frame.f_locals.get("self")
+        connection: Any = frame.f_locals.get("self")
         if isinstance(getattr(connection, "socket", None), socket.socket):
             connection.socket.close()
             connection.socket = None
