@@ -57,6 +57,7 @@ FOUND = {
     11_027_620: "A copy catches up while its site has lost the connection with one that is further ahead than it was heard to be.",
     11_025_542: "A source that is cut by content has lost its last rows: what was given out before is not made of what is left.",
     9_142_586: "Who has done a partition's last epoch after others did it dies: what it lets in is in all the same.",
+    11_040_906: "A site hears late that a copy was dropped, and keeps rows for it beyond the window.",
     11_026_843: "A site whose disk broke, and that nobody could do without then, dies no more when all faults are over.",
 }
 """What seeds have found, and what it was."""
