@@ -107,11 +107,12 @@ BODIES = ("body", "orelse", "finalbody", "handlers", "cases")
 
 @functools.cache
 def parsed(source: str) -> ast.Module:
-    """Several tests look at all of the source."""
-    gc.disable()  # It looks at a growing tree again and again, and takes four fifths of the time.
+    """Several tests look at all of the source, which stays: to look for garbage in it takes four fifths of the time."""
+    gc.disable()
     try:
         return ast.parse(source)
     finally:
+        gc.freeze()
         gc.enable()
 
 
@@ -152,7 +153,8 @@ def imports(source: str, module: str, *, package: bool) -> Iterator[tuple[int, s
 
 
 def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
+    test = node.test if isinstance(node, ast.If) else None
+    return (test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else "") == "TYPE_CHECKING"
 
 
 def absolute(node: ast.ImportFrom, module: str, *, package: bool) -> str:

@@ -26,7 +26,7 @@ from tests.oracle.test_drawn_aggregates import KNOWN_OF_AGGREGATES
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(600)]
 
 ROWS: Final = 64
-SLICE: Final = 3
+SLICE: Final = 6
 """So many times as much is tried where there is time."""
 MANUAL: Final = Path(__file__).parents[2] / "docs" / "sql.md"
 FIXED: Final = 20_261_122

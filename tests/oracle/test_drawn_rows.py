@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.timeout(600)]
 
 ROWS: Final = 64
 FIXED: Final = 20_261_122
-SLICE: Final = 3
+SLICE: Final = 6
 """So many times as much is tried where there is time."""
 TODAY: Final = int(datetime.datetime.now(datetime.UTC).strftime("%Y%m%d"))
 
