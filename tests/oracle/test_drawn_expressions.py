@@ -93,7 +93,7 @@ def _check(spark: Any, seed: int, draw: Callable[[Drawing], Mapping[str, Compile
 
 
 def test_a_slice_of_all_that_there_is(spark: Any) -> None:
-    _check(spark, FIXED, lambda drawing: {**drawing.functions(1, SLICE), **drawing.syntax(1, SLICE)}, 100)
+    _check(spark, FIXED, lambda drawing: {**drawing.functions(1, SLICE), **drawing.syntax(1, SLICE)}, 70)
 
 
 @pytest.mark.conformance
