@@ -153,8 +153,7 @@ def imports(source: str, module: str, *, package: bool) -> Iterator[tuple[int, s
 
 
 def is_type_checking(node: ast.AST) -> bool:
-    test = node.test if isinstance(node, ast.If) else None
-    return (test.id if isinstance(test, ast.Name) else test.attr if isinstance(test, ast.Attribute) else "") == "TYPE_CHECKING"
+    return isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}
 
 
 def absolute(node: ast.ImportFrom, module: str, *, package: bool) -> str:

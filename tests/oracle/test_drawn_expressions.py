@@ -26,7 +26,7 @@ from tests.oracle.test_drawn_aggregates import KNOWN_OF_AGGREGATES
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(600)]
 
 ROWS: Final = 64
-SLICE: Final = 6
+SLICE: Final = 3
 """So many times as much is tried where there is time."""
 MANUAL: Final = Path(__file__).parents[2] / "docs" / "sql.md"
 FIXED: Final = 20_261_122
@@ -93,7 +93,7 @@ def _check(spark: Any, seed: int, draw: Callable[[Drawing], Mapping[str, Compile
 
 
 def test_a_slice_of_all_that_there_is(spark: Any) -> None:
-    _check(spark, FIXED, lambda drawing: {**drawing.functions(1, SLICE), **drawing.syntax(1, SLICE)}, 70)
+    _check(spark, FIXED, lambda drawing: {**drawing.functions(1, SLICE), **drawing.syntax(1, SLICE)}, 100)
 
 
 @pytest.mark.conformance
