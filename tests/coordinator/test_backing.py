@@ -12,7 +12,7 @@ from evenflow.coordinator.events import CoordinatorAction, Tell
 from evenflow.coordinator.recovery import Recovery
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.site.bases import BackUp, DropImages, Unit
-from evenflow.site.facts import NoRoom, Pasted
+from evenflow.site.facts import Lacking, NoRoom, Pasted
 from evenflow.site.view import View
 from evenflow.stream.ids import SiteId
 from tests.site.cluster import TOTALS, totals
@@ -153,3 +153,17 @@ def test_an_image_at_the_site_itself_protects_nobody(backed: Backed) -> None:
             if unit.backup == site:
                 backed.pasted(unit, 40)
     assert backed.backing.protected() and backed.backing.spares(heir)
+
+
+@pytest.mark.parametrize(("consumers", "leaves"), [((0, 1), False), ((1, 2), True), ((2,), True)])
+def test_who_waits_finds_in_an_image_what_is_there_for_it_and_nothing_else(
+    backed: Backed, consumers: tuple[int, ...], leaves: bool
+) -> None:
+    """B3, P1: frames for partitions 0 and 1 of a consumer went along with the captures; any other one waits for what nobody has."""
+    consumer = TOTALS + 1
+    for unit in backed.units.values():
+        backed.follow(backed.backing.pasted(unit.backup, Pasted(unit.number, 20, 100, ((consumer, (0, 1)),))))
+    backed.kill(0)
+    backed.begin_again()
+    (copy,) = [copy for copy in backed.view.plan.copies if copy.revives]
+    assert backed.backing.leaves(Lacking(copy.number, consumer, consumers, 10)) is leaves

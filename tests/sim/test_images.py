@@ -357,6 +357,25 @@ def test_what_has_begun_again_is_not_taken_to_hold_what_it_held_before() -> None
     stage.finish()
 
 
+def test_what_waits_for_what_nobody_has_ends_the_run_and_not_in_silence() -> None:
+    """B3: nobody can make the epochs between a consumer that lives and who begins again ahead of it. Method: captures are sent at once, so
+    that a producer's image is ahead of a consumer that hangs; in earnest a consumer that has just begun again is behind so."""
+    bug = next(mutation for mutation in PLANTED if mutation.name == "sent before received")
+    with planted(bug):
+        stage = Stage("two_stages", rows=1200, sites=5, capture_ms=5.0)
+        stage.until_protected()
+        site, other = ends_of_a_stream(stage)
+        stage.world.hang(other)
+        stage.world.run_for(0.03)
+        stage.kill(site)
+        stage.world.run_for(0.01)
+        stage.world.go_on(other)
+        stage.world.run_until(lambda: stage.world.ended, 10.0, "the run ends")
+    assert isinstance(stage.world.error, PartitionsLost), stage.world.error
+    dropped = [event.text for _, event in stage.world.happened if event.kind is Kind.COPY_DROPPED]
+    assert any("and nobody has what came then" in text for text in dropped), dropped
+
+
 def test_what_is_pending_is_pasted_before_it_is_said_how_far_an_image_is() -> None:
     """P4. Method: a site dies when a capture of it has come and is being pasted."""
     stage = Stage("running", rows=1200, read_every_us=(4_000, 8_000), link=LinkModel(pack_us=(20_000, 30_000)), detection=QUICK)

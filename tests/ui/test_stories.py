@@ -35,20 +35,30 @@ def test_a_kill_is_seen_as_dead_then_take_over_then_redundancy(browser: Browser)
         is_accessible(watched.page)
 
 
-def test_a_kill_is_red_within_a_second(browser: Browser) -> None:
-    """Method: the page notes when a site's role becomes red; the best of three kills, since others work on this machine, too."""
+def red_after(browser: Browser, kills: tuple[int, ...]) -> list[float]:
+    """Seconds from each kill until the page shows it. Method: the page notes when a site's role becomes red."""
     took_s = []
     with serving(simulated(sessions(), sites=7)) as page, opened(browser, page) as watched:
         shows_numbers(watched.page)
         note_red(watched.page)
-        for killed in (2, 4, 5):
+        for killed in kills:
             began_s = time.time()
             page.live.kill(killed)
             expect(watched.page.locator(f".siterow[data-key='{killed}']")).to_have_attribute("data-role", "dead", timeout=SOON)
             took_s.append(red_at_s(watched.page, killed) - began_s)
             expect(watched.page.locator("#redundancy")).to_have_text("redundancy 2 of 2", timeout=SOON)
-        assert watched.page.evaluate("Object.keys(globalThis.red)") == ["2", "4", "5"], "those who live are not red"
-    assert min(took_s) <= 1.0, took_s
+        assert watched.page.evaluate("Object.keys(globalThis.red)") == [str(killed) for killed in kills], "those who live are not red"
+    return took_s
+
+
+def test_a_kill_is_red(browser: Browser) -> None:
+    assert all(took_s > 0 for took_s in red_after(browser, (2,)))
+
+
+@pytest.mark.conformance  # How soon says nothing where others work on the same cores.
+def test_a_kill_is_red_within_a_second(browser: Browser) -> None:
+    took_s = red_after(browser, (2, 4, 5))
+    assert max(took_s) <= 1.0, took_s
 
 
 def test_a_site_is_drained_by_click_and_by_a_request(browser: Browser) -> None:

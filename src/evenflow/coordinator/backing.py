@@ -27,7 +27,7 @@ from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Copy, Plan
 from evenflow.policy.backups import Backed, Sites, volunteers
 from evenflow.site.bases import BackUp, DropImages, ImagePasted, ReportImages, Unit
-from evenflow.site.facts import NoRoom, Pasted
+from evenflow.site.facts import Lacking, NoRoom, Pasted
 from evenflow.site.view import View
 from evenflow.stream.ids import NO_SITE, SiteId
 
@@ -55,7 +55,7 @@ class Backing:
 
     located: the run has a store, and its checkpoints are the bases. _floor: by segment, no frames up to there are kept for those who want
     them again. _useless: images that nobody can begin again from, of which their backups have not been told yet. _full: by unit, sites
-    without memory for it. _opening: by copy, the unit whose image it begins with.
+    without memory for it. _opening: by copy, the image that it begins with.
     """
 
     def __init__(self, layout: Layout, view: View, recovery: Recovery, *, located: bool) -> None:
@@ -68,7 +68,7 @@ class Backing:
         self._numbers = 0
         self._full: dict[tuple[int, SiteId], set[SiteId]] = {}
         self._there = set[SiteId]()
-        self._opening: dict[int, int] = {}
+        self._opening: dict[int, Held | None] = {}
         self._useless: list[Held] = []
 
     @property
@@ -293,6 +293,7 @@ class Backing:
         of these with least to do."""
         load, given = self._view.load(), Counter[SiteId]()
         placed: dict[tuple[int, int], SiteId] = {}
+        images = dict[int, Held | None]()
         shares: dict[tuple[int, SiteId, int, int], list[int]] = {}
         for segment, bases in self.lost().items():
             for partition, held in bases.items():
@@ -300,17 +301,24 @@ class Backing:
                 given[target] += 1
                 placed[segment, partition] = target
                 unit, base = (0, 0) if held is None else (held.unit.number, held.base)
+                images[unit] = held
                 shares.setdefault((segment, target, base, unit), []).append(partition)
         copies = []
         for (segment, target, base, unit), partitions in sorted(shares.items()):
             number = self._recovery.next_number()
             copies.append(Copy(number, segment, tuple(sorted(partitions)), NO_SITE, target, base=base))
-            self._opening[number] = unit
+            self._opening[number] = images[unit]
         return placed, copies
 
     def unit_of(self, copy: Copy) -> int:
         """From the image of which unit a copy begins; 0: from none."""
-        return self._opening.get(copy.number, 0)
+        held = self._opening.get(copy.number)
+        return 0 if held is None else held.unit.number
+
+    def leaves(self, lacking: Lacking) -> bool:
+        """Whether partitions wait for what nobody has: the image that a copy begins with has none of it for them."""
+        held = self._opening.get(lacking.number)
+        return held is not None and any((lacking.segment, partition) not in held.own for partition in lacking.partitions)
 
     # ------------------------------------------------------------ for people
 

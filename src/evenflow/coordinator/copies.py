@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from evenflow.coordinator.effects import RunEffects
 from evenflow.coordinator.events import Kind, SiteSaid, Tell
-from evenflow.site.facts import CopyFailed, CopyLive, TookOver
+from evenflow.site.facts import CopyFailed, CopyLive, Lacking, TookOver
 from evenflow.site.given import SourceLeft
+from evenflow.stream.ids import SiteId
 
 
 def note_live(machine: RunEffects, event: SiteSaid) -> None:
@@ -55,21 +56,37 @@ def drop_copy(machine: RunEffects, event: SiteSaid) -> None:
     """Effect of rule C4: the copy is forgotten. Its two sites have a pause; what is missing still is copied between others meanwhile. Where
     nobody has what it was to bring, those that begin again with it may wait for its frames: they are forgotten too, and all begin again."""
     assert isinstance(event.fact, CopyFailed)
-    number, why, before = event.fact.number, event.fact.why, machine.membership
+    _drop(machine, event.site, event.fact)
+
+
+def judge_lacking(machine: RunEffects, event: SiteSaid) -> None:
+    """Effect of rule B3: what has begun again, and lives, waits for what was sent to it before; and who had sent that has died, too. If no
+    image has it, nobody ever will: a run that waited for it would wait for ever."""
+    assert isinstance(event.fact, Lacking)
+    said = event.fact
+    if machine.backing.leaves(said):
+        copy = next(copy for copy in machine.membership.joining if copy.number == said.number)
+        waits, name = (machine.layout.segments[number].name for number in (said.segment, copy.segment))
+        why = f"{waits} at site {event.site} has what {name} made up to epoch {said.through} only, and nobody has what came then"
+        _drop(machine, copy.target, CopyFailed(said.number, why))
+
+
+def _drop(machine: RunEffects, site: SiteId, failed: CopyFailed) -> None:
+    number, why, before = failed.number, failed.why, machine.membership
     copy = next(copy for copy in before.joining if copy.number == number)
     given_up = [other.number for other in before.joining if other.number == number or (copy.revives and other.revives)]
     joining = tuple(other for other in before.joining if other.number not in given_up)
     machine.change_membership(joining=joining, dropped=(*before.dropped, *given_up))
     if copy.revives:
         machine.reviving.failed += 1
-        machine.happened(Kind.COPY_DROPPED, event.site, f"site {event.site} cannot begin again from the end of epoch {copy.base}: {why}")
+        machine.happened(Kind.COPY_DROPPED, site, f"site {site} cannot begin again from the end of epoch {copy.base}: {why}")
         machine.go_on()
         return
     if copy.moves:
         machine.give_up_move(copy, why)
     else:
-        text = f"a copy from site {copy.source} to site {event.site} was given up: {why}"
-        machine.happened(Kind.COPY_DROPPED, event.site, text)
+        text = f"a copy from site {copy.source} to site {site} was given up: {why}"
+        machine.happened(Kind.COPY_DROPPED, site, text)
     for after_ms, pause in machine.recovery.retries.failed(copy.source, copy.target, why):
         machine.wake(after_ms, pause)
     machine.go_on()

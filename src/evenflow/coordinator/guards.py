@@ -20,7 +20,17 @@ from evenflow.coordinator.events import (
     SiteSaid,
     Waited,
 )
-from evenflow.site.facts import CheckpointLate, CheckpointStored, CheckpointUnable, CopyFailed, CopyLive, Promised, Refused, TookOver
+from evenflow.site.facts import (
+    CheckpointLate,
+    CheckpointStored,
+    CheckpointUnable,
+    CopyFailed,
+    CopyLive,
+    Lacking,
+    Promised,
+    Refused,
+    TookOver,
+)
 
 Answer = Appended | AppendRefused | AppendUnknown | EntryRead | ReadFailed
 """Of a store."""
@@ -90,7 +100,7 @@ def answers(run: RunEffects, event: SiteSaid) -> bool:
 
 def under_way(run: RunEffects, event: SiteSaid) -> bool:
     """What is said is about a copy that is still wanted."""
-    assert isinstance(event.fact, CopyLive | CopyFailed)
+    assert isinstance(event.fact, CopyLive | CopyFailed | Lacking)
     number = event.fact.number
     return is_member(run, event) and any(copy.number == number for copy in run.membership.joining)
 

@@ -52,6 +52,7 @@ from evenflow.site.facts import (
     DiskTrouble,
     Fact,
     Imaged,
+    Lacking,
     Logged,
     NoRoom,
     PartFailed,
@@ -106,6 +107,8 @@ def _rules() -> Iterable[Rule[RunEffects]]:
     yield said("C3", SourceLeft, guards.is_member, copies.pass_on, "who leads a moved partition reads what its former leader had taken in")
     yield said("C4", CopyFailed, guards.under_way, copies.drop_copy, "the copy is forgotten and begins again")
     yield said("C4", CopyFailed, otherwise, RunEffects.ignore, "a copy that was dropped meanwhile")
+    yield said("B3", Lacking, guards.under_way, copies.judge_lacking, "a run does not wait for what nobody has")
+    yield said("B3", Lacking, otherwise, RunEffects.ignore, "a copy that was dropped meanwhile")
     yield said("M1", DiskTrouble, guards.is_member, note_trouble, "state stays in memory beyond the budget: a person should know")
     yield said("M1", DiskLost, guards.is_member, lose_disk, "the site ends if all runs outlive it, else this one does")
     yield said("V4", UserCodeSlow, guards.is_member, note_slow, "user code that does not return is not silence: a person should know")

@@ -27,7 +27,7 @@ from evenflow.site.copying import Stage, stage_of
 from evenflow.site.departing import Departing
 from evenflow.site.entered import Entered
 from evenflow.site.events import PartTaken, StateArrived, StatePartRead, StateRead
-from evenflow.site.facts import CopyFailed, CopyLive, TookOver
+from evenflow.site.facts import CopyFailed, CopyLive, Lacking, TookOver
 from evenflow.site.feeding import Feeding
 from evenflow.site.ground import Acts
 from evenflow.site.housing import Housing
@@ -150,6 +150,17 @@ class Arriving:
                 if copy.revives:
                     self._acknowledging.begin_again(cohort)
                 assert self.stage(copy.number) is not Stage.TO_COME
+        for copy in view.copies():
+            if copy.revives:
+                self._say_lacking(copy)
+
+    def _say_lacking(self, copy: Copy) -> None:
+        """B3: what is here and has less of a stream than who makes it begins again with. Until that lives nobody feeds it, so it gets no
+        further; whether an image has what it lacks the coordinator knows."""
+        for cohort in self._housing.order:
+            for stream, inbox in cohort.inboxes.items():
+                if self._layout.arcs[stream].producer == copy.segment and inbox.through < copy.base:
+                    self._acts.tell(Lacking(copy.number, cohort.segment.id, cohort.partitions, inbox.through))
 
     def _begin_anew(self, cohort: Cohort, copy: Copy) -> None:
         """B1: nobody has its state, so there is none to wait for. What a sink has not had of the epochs before, it never gets."""

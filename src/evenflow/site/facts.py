@@ -116,6 +116,17 @@ class CopyFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Lacking:
+    """Partitions of a segment here have what feeds them up to `through` only, and the copy with which that begins again makes what follows
+    only from its base on (B3)."""
+
+    number: CopyNumber
+    segment: int
+    partitions: tuple[int, ...]
+    through: int
+
+
+@dataclass(frozen=True, slots=True)
 class Digests:
     """What the partitions of a segment here have put out up to and including `epoch`. values: uint64, little-endian, one each (E3)."""
 
@@ -258,6 +269,7 @@ Fact = (
     | CopyLive
     | TookOver
     | CopyFailed
+    | Lacking
     | Digests
     | DiskTrouble
     | UserCodeSlow
