@@ -15,7 +15,7 @@ from _pytest import unraisableexception
 from hypothesis import settings
 
 from tests.dealing import Dealer, in_order, misplaced
-from tests.drawn import MANY
+from tests.drawn import MANY, examples, for_conformance
 
 if TYPE_CHECKING:
     from tests.restarting import Start
@@ -26,7 +26,7 @@ DATA = Path(os.environ.get("EVENFLOW_DATA", Path(__file__).resolve().parents[2] 
 def pytest_configure(config: pytest.Config) -> None:
     # How long an example takes says how busy the machine is. `make test` says the same twice of one tree; `make conformance` looks for
     # what nobody has seen.
-    settings.register_profile("evenflow", deadline=None, derandomize=not MANY)
+    settings.register_profile("evenflow", deadline=None, derandomize=not MANY, max_examples=examples(40, 100))
     settings.load_profile("evenflow")
     # pyproject.toml ignores what cannot be raised: at its end no worker looks five times for more of it.
     if iterations := getattr(unraisableexception, "gc_collect_iterations_key", None):
@@ -55,8 +55,11 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)  # Before it is looked which marks are wanted.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long comes first. Raises UsageError if a test would start a cluster of its folder in every worker."""
+    for item in for_conformance(items):
+        item.add_marker(pytest.mark.conformance)
     wrong = misplaced(items)
     if wrong:
         raise pytest.UsageError(f"tests/dealing.py does not say that these share a session, or says so of others: {', '.join(wrong)}")

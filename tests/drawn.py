@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 import pytest
@@ -41,3 +42,16 @@ def _dear(case: Any, spread: bool) -> Any:
     if isinstance(case, type(pytest.param())):
         return case  # It is for conformance already.
     return pytest.param(*(case if spread else (case,)), marks=pytest.mark.conformance)
+
+
+def for_conformance(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Of each test whose module, class or function is marked `one_in(share)`: all of its cases but one in `share`, always the same ones."""
+    seen, found = Counter[str](), []
+    for item in items:
+        marker = item.get_closest_marker("one_in")
+        if marker is not None and item.get_closest_marker("conformance") is None:
+            test = item.nodeid.partition("[")[0]
+            if seen[test] % marker.args[0]:
+                found.append(item)
+            seen[test] += 1
+    return found

@@ -8,6 +8,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 from tests.dealing import CALM, CLUSTERS_OF_THEIR_OWN, DEAR, FOLDERS, ON_A_CALM_CLUSTER, UNITS, unit_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,6 +35,7 @@ def test_what_shares_a_session_is_one_unit() -> None:
     assert [path for path in (*FOLDERS, *CALM, *CLUSTERS_OF_THEIR_OWN, *DEAR) if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.conformance
 def test_workers_get_whole_units_and_the_dearest_first(tmp_path: Path) -> None:
     for name in ("aaa/test_a.py", "oracle/test_a.py", "oracle/test_b.py", "ui/test_a.py", "ui/test_b.py", "zzz/test_a.py"):
         path = tmp_path / "tests" / name

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.drawn import but, one_in
+from tests.drawn import but, for_conformance, one_in
 
 
 def test_one_case_in_a_share_is_tried_and_all_others_are_marked() -> None:
@@ -24,3 +26,21 @@ def test_dear_ones_are_left_out_by_names_that_there_are() -> None:
     assert one_in(1, [kept, left]) == [kept, left] and one_in(2, [kept, left]) == [kept, left], "what is left out already stays so"
     with pytest.raises(ValueError, match="no case has these names: c"):
         but({"b", "c"}, "ab")
+
+
+class Case:
+    """As much of a test's case as is asked for."""
+
+    def __init__(self, nodeid: str, *marks: pytest.MarkDecorator) -> None:
+        self.nodeid, self._marks = nodeid, {mark.name: mark.mark for mark in marks}
+
+    def get_closest_marker(self, name: str) -> Any:
+        return self._marks.get(name)
+
+
+def test_of_each_test_of_a_marked_module_one_case_in_a_share_is_tried() -> None:
+    marked, dear = pytest.mark.one_in(2), pytest.mark.conformance
+    cases: list[Any] = [Case(f"t.py::test_a[{at}]", marked) for at in range(4)]
+    cases += [Case("t.py::test_b[0]", marked), Case("t.py::test_c[0]", marked, dear), Case("t.py::test_c[1]", marked)]
+    cases += [Case(f"other.py::test_a[{at}]") for at in range(2)]
+    assert [case.nodeid for case in for_conformance(cases)] == ["t.py::test_a[1]", "t.py::test_a[3]"]

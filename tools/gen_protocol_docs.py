@@ -28,7 +28,7 @@ SUBJECTS = {
     "O1-O2": "egress and sinks",
     "S1-S2": "state: pages, and what user code keeps",
     "M1-M2": "state beyond a site's budget, on its disk; modes of availability that change while a run goes on",
-    "B1-B2": "what begins again from a base where only a dead site had it, and what is kept for that",
+    "B1-B3": "what begins again from a base where only a dead site had it, what is kept for that, and who waits for what nobody has",
     "B4-B4": "what begins anew with nothing where nobody has it any more, and what is counted of the loss",
     "P1-P6": "units, their captures, and the images of them at other sites",
     "J1-J5": "the journal of a run with a checkpoint location",

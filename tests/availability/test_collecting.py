@@ -29,6 +29,8 @@ from evenflow.stream.digest import digest_of_json
 from tests.availability.journals import BEGUN, A, B, Objects, checkpoints_of, cut, lived, said
 from tests.drawn import one_in
 
+pytestmark = pytest.mark.one_in(2)
+
 ENTRIES = lived(3, 4)
 MADE = checkpoints_of(ENTRIES)
 NUMBERS = [entry.number for entry in ENTRIES if isinstance(entry.matter, Completed)]

@@ -43,6 +43,7 @@ def test_as_json_it_is_the_same_object(tmp_path: Path, capfd: pytest.CaptureFixt
     assert object_of(capfd.readouterr().out) == json.loads((tmp_path / "reliability-sim.json").read_text())
 
 
+@pytest.mark.conformance
 def test_without_matplotlib_there_is_all_but_the_plot(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,8 @@ from evenflow.cli.app import main
 from evenflow.policy.catalogue import POLICIES
 from evenflow.statistics.statistics import Statistics
 
+pytestmark = pytest.mark.one_in(2)
+
 ROOT = Path(__file__).resolve().parents[2]
 STATISTICS = str(ROOT / "examples" / "statistics.json")
 SESSIONS = str(ROOT / "examples" / "network_sessions.py")

@@ -62,6 +62,7 @@ def stopped(location: Path) -> bool:
     return read_journal(open_store(str(location))).stopped
 
 
+@pytest.mark.conformance
 def test_a_file_beside_the_run_that_is_full_ends_no_run(bare: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     full = Path("/dev/full")
     with Output(as_json=True) as output:
@@ -74,6 +75,7 @@ def test_a_file_beside_the_run_that_is_full_ends_no_run(bare: None, tmp_path: Pa
     assert "No space left on device" in words
 
 
+@pytest.mark.conformance
 def test_a_picture_has_not_the_page_s_token(bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is taken while the terminal shows the address, when a kill's consequences are over."""
 
@@ -90,6 +92,7 @@ def test_a_picture_has_not_the_page_s_token(bare: None, tmp_path: Path, monkeypa
     assert "watched" in svg and "Ctrl-C" in svg and "secret" not in svg and "4141" not in svg
 
 
+@pytest.mark.conformance
 def test_the_end_of_a_sink_is_awaited(bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: no exit code 0 before the rows are where they should be. Method: the sink has a second's work at its end, and fails."""
 
@@ -178,6 +181,7 @@ def test_the_live_view_stands_at_the_end(bare: None, tmp_path: Path, monkeypatch
     assert b"what happened" not in terminal.shown and b"the sources have ended" in terminal.shown and b"watched: done" in terminal.shown
 
 
+@pytest.mark.conformance
 def test_a_terminal_that_is_closed_ends_no_run(
     bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,8 @@ from evenflow.policy.proposal import Parameters
 from evenflow.world.spark.driver.engine import Engine
 from evenflow.world.spark.driver.options import EngineOptions
 
+pytestmark = pytest.mark.one_in(2)
+
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "hot_items.sql")
 FLOW = """
 import evenflow as ef

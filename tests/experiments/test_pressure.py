@@ -89,6 +89,7 @@ LATER = {f"latency_heavy_utilization_by_{name}" for name in hybrid.OURS}
         ({"memory": 100, "utilization": 100, "hybrid": 100, "evenflow": 100}, 0.5, LATER),
     ],
 )  # fmt: skip
+@pytest.mark.conformance
 def test_hybrid_is_held_against_the_best_of_the_two(rates: dict[str, int], latency: float, misses: set[str], tmp_path: Path) -> None:
     made, begin = worlds(lambda deployed, now_us, since_us: rates[deployed.policy])
     found = hybrid.measure(QUICK, late(begin, lambda policy, since_us: 1_000 * round(10 * latency if policy == "utilization" else 10)))

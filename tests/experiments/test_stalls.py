@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from evenflow.experiments.harness.simulator import start
 from evenflow.experiments.papers import stalls
 
 SHORT = replace(stalls.QUICK, seconds=0.6, rate=2_000, partitions=8)
 
 
+@pytest.mark.conformance
 def test_a_hanging_site_is_not_seen_where_sources_are_cut_by_content() -> None:
     calm, hanging, led = (
         stalls.run(SHORT, start, cut, 2, stalls=stalled, seed=0)

@@ -18,6 +18,8 @@ from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.rows import Rows
 
+pytestmark = pytest.mark.one_in(2)
+
 SECOND = 1_000_000
 WINDOWS = [TimeWindow("ts", 10 * SECOND, 10 * SECOND), TimeWindow("ts", 10 * SECOND, 4 * SECOND)]
 

@@ -17,6 +17,8 @@ from evenflow.state.folding import Named, states_of
 from evenflow.state.objects import Origin
 from evenflow.state.storing import Kind, Part, StateToStore
 
+pytestmark = pytest.mark.one_in(2)
+
 ALL = range(PARTITIONS)
 SEEDS = examples(1, 5)
 SHORT_LIVED: set[str] = set()

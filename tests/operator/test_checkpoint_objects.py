@@ -19,6 +19,8 @@ from evenflow.state.folding import states_of as folded
 from evenflow.state.objects import FORMAT, ROW_GROUP_STATES, Origin, to_file, to_object
 from evenflow.stream.digest import digest_of
 
+pytestmark = pytest.mark.one_in(2)
+
 ORIGIN = Origin(2, 1, "totals", 7)
 
 

@@ -88,7 +88,7 @@ from evenflow.store.arrow import ArrowStore
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
-pytestmark = pytest.mark.laws
+pytestmark = [pytest.mark.laws, pytest.mark.one_in(3)]
 DRAWN: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "derandomize": not MANY}
 
 PARTITIONS = 6

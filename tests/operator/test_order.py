@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.drawn import examples
 
 from evenflow.errors import TypeMismatch, UnknownColumn
 from evenflow.operator import runs
@@ -62,7 +63,7 @@ row = st.tuples(
 epochs = st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), row), max_size=12), st.integers(0, 3)), max_size=25)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50, 150), deadline=None)
 @given(
     epochs=epochs,
     tie_break=st.sampled_from([(), ("x",), ("s", "x")]),

@@ -9,6 +9,8 @@ from tests.operator.test_laws import OPERATORS, PARTITIONS, Case
 from evenflow.operator.operator import Operator
 from evenflow.operator.parquet import ParquetCommit
 
+pytestmark = pytest.mark.one_in(3)
+
 ALL = np.arange(PARTITIONS + 3)  # Some that the operator has never heard of.
 
 

@@ -15,6 +15,8 @@ from evenflow.operator.totals.session_window import SessionWindowAggregate
 from evenflow.query.aggregates import FOREVER_US, SessionWindow
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, behind
 
+pytestmark = pytest.mark.one_in(2)
+
 SECOND = 1_000_000
 IN_ANY_ORDER = [c for c in ALL_CALLS if c.function not in ("first", "last", "collect_list")]
 DISTINCT = [call("approx_count_distinct", "i"), call("approx_count_distinct", "s")]

@@ -21,6 +21,8 @@ from evenflow.state.keys import IDENTITY
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
 
+pytestmark = pytest.mark.one_in(3)
+
 KEPT = [case for case in OPERATORS if not isinstance(case.factory(), Stateless)]
 NOT_SHOWN = {"stage"}
 """Its state is rows on their way into a file, cut by epochs."""

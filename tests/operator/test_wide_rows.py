@@ -26,6 +26,8 @@ from evenflow.query.aggregates import AggCall, SessionWindow, TimeWindow
 from evenflow.stream.change import CHANGE_FIELD, INSERT, all_say
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 
+pytestmark = pytest.mark.one_in(2)
+
 TYPES = [pa.int64(), pa.float64(), pa.bool_(), pa.int16(), pa.string(), pa.date32()]
 COLUMNS = [f"c{at}" for at in range(160)]
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.timestamp("us")), *((name, TYPES[at % 6]) for at, name in enumerate(COLUMNS))])

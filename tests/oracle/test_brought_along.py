@@ -15,7 +15,7 @@ from tests.query.test_sql_wrong_answers import GIVEN as ONCE_WRONG
 from tests.query.test_sql_zeros import GIVEN as OF_ZEROS
 from tests.query.test_sql_zeros import TIED, ZEROS
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.one_in(2)]
 
 TYPES = {
     "orders": "id bigint, who string, kind string, qty int, price decimal(8, 2), disc double, attrs map<string, string>",

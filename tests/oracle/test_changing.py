@@ -225,10 +225,12 @@ def test_averages_of_whole_numbers_that_are_no_doubles(spark: Any) -> None:
     assert sorted((tuple(row.values()) for row in left(run(sql, 2)).to_pylist()), key=repr) == wanted
 
 
+@pytest.mark.conformance
 def test_rows_of_some_places(spark: Any) -> None:
     check(spark, QUALIFIED)
 
 
+@pytest.mark.conformance
 def test_sets_of_rows(spark: Any) -> None:
     check(spark, SETS)
 

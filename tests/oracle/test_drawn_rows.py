@@ -25,6 +25,7 @@ TODAY: Final = int(datetime.datetime.now(datetime.UTC).strftime("%Y%m%d"))
 
 @pytest.mark.laws
 @pytest.mark.parametrize(("seed", "every"), one_in(3, [(FIXED, SLICE), (FIXED, 1), (FIXED + 1, 1)], spread=True))
+@pytest.mark.conformance
 def test_each_row_by_itself_is_as_all_together(seed: int, every: int) -> None:
     """And what a row may raise is an error of Evenflow, with a type that says what is wrong."""
     batch = edge_batch(seed, ROWS)

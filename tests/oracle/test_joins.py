@@ -15,7 +15,7 @@ from evenflow.world.sim.world import SimWorld
 from tests.drawn import one_in
 from tests.oracle.running import CUTS, Cut, assert_same_rows
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.one_in(2)]
 
 NEAR = "r.seen between l.ts - interval 2 seconds and l.ts + interval 5 seconds"
 HOWS = {"inner": "INNER", "left": "LEFT OUTER", "right": "RIGHT OUTER", "full": "FULL OUTER", "semi": "LEFT SEMI", "anti": "LEFT ANTI"}

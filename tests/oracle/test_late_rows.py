@@ -24,7 +24,7 @@ from evenflow.world.sim.world import SimWorld
 from tests.drawn import one_in
 from tests.oracle.running import assert_same_rows, newest_per_key
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.one_in(2)]
 
 START = datetime(2026, 1, 1, 12)
 SECOND_US = 1_000_000

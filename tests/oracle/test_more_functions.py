@@ -743,6 +743,7 @@ def test_nulls_without_a_type_are_taken_as_sparks(spark: Any) -> None:
     agree(spark, UNTYPED_NULLS, 8)
 
 
+@pytest.mark.conformance
 def test_forms_and_bytes_are_as_sparks(spark: Any) -> None:
     agree(spark, FORMS, 64)
 

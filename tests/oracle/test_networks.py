@@ -19,7 +19,7 @@ import evenflow as ef
 from tests.drawn import one_in
 from tests.oracle.running import CUTS, Answer, Cut, assert_same_rows, newest_per_key, run
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.one_in(2)]
 
 
 @dataclass(frozen=True)

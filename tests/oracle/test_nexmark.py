@@ -16,7 +16,7 @@ from tests.drawn import one_in
 from tests.nexmark.dataflows import create_views, dataflow
 from tests.oracle.running import CUTS, Answer, Cut, assert_same_rows, left, newest_per_key
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.one_in(2)]
 
 SEEDS = (1, 2, 3)
 EVENTS = {"events": 10_000, "event_rate": 100, "disorder": 100}

@@ -16,7 +16,7 @@ from evenflow.world.sim.world import SimWorld
 from tests.drawn import one_in
 from tests.oracle.running import CUTS, Answer, Cut, assert_same_rows, newest_per_key
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.one_in(2)]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from evenflow.query.user.function import UserFunction
 from tests.oracle.running import Cut, assert_same_rows, newest_per_key, run
 
 pytestmark = [
+    pytest.mark.one_in(2),
     pytest.mark.oracle,
     pytest.mark.filterwarnings("ignore::UserWarning:pyspark", "ignore::FutureWarning:pyspark"),
 ]

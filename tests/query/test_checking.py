@@ -236,6 +236,7 @@ def best_of_five(work: Callable[[], Any]) -> float:
     return min(took_s)
 
 
+@pytest.mark.conformance
 def test_two_hundred_boxes_are_judged_while_somebody_types() -> None:
     """All of them when they are opened, and again after each letter: the boxes that it touches, and what is true of the whole only."""
     document, checker = two_hundred(), Checker()

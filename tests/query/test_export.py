@@ -24,6 +24,8 @@ from tests.nexmark.dataflows import dataflow
 from tests.query.networks import Threshold, packets, session_monitor
 from tests.query.test_draw import FLOWS
 
+pytestmark = pytest.mark.one_in(2)
+
 PAGES = sorted(path for path in (Path(__file__).resolve().parents[2] / "docs" / "operators").glob("*.md") if path.name != "README.md")
 EXAMPLE = re.compile(r"```python\n(.*?)```", re.DOTALL)
 

@@ -9,6 +9,8 @@ import pytest
 import evenflow as ef
 from evenflow import testing
 
+pytestmark = pytest.mark.one_in(2)
+
 SCHEMA = "ts timestamp_ntz, k string, n bigint"
 ROWS = [(f"2026-01-01 12:00:{second:02}", f"k{second % 3}", second) for second in range(0, 40, 2)]
 PASSED = [("2026-01-01 12:10:00", "none", -1)]

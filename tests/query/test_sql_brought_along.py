@@ -12,6 +12,8 @@ import evenflow as ef
 from evenflow.errors import QueryError
 from evenflow.testing import run, simulate, source
 
+pytestmark = pytest.mark.one_in(2)
+
 ORDERS = pa.table({
     "id": pa.array([1, 2, 3, 4, 5], pa.int64()),
     "who": pa.array(["ann", "bob", "ann", None, "bob"]),

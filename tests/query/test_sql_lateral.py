@@ -9,6 +9,8 @@ import pytest
 from evenflow.errors import QueryError
 from tests.query.test_sql_brought_along import asked
 
+pytestmark = pytest.mark.one_in(2)
+
 O = "FROM orders o"  # noqa: E741
 
 GIVEN: dict[str, list[tuple[Any, ...]]] = {

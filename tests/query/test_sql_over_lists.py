@@ -15,6 +15,8 @@ import pytest
 from evenflow.errors import QueryError
 from tests.query.test_spanned import COUNT, TABLE, VALUES, WORDS, around, run, within
 
+pytestmark = pytest.mark.one_in(2)
+
 W = "OVER (PARTITION BY k ORDER BY ts, n"
 
 

@@ -10,6 +10,8 @@ from evenflow.errors import QueryError
 from tests.drawn import one_in
 from tests.query.test_sql_brought_along import asked
 
+pytestmark = pytest.mark.one_in(2)
+
 GIVEN: dict[str, list[tuple[Any, ...]]] = {
     # WHERE waits for RIGHT and FULL JOIN, which make rows without a left side; ON of the joins before does not.
     """SELECT o.id, u.name, v.name AS v FROM orders o JOIN users u ON o.who = u.name RIGHT JOIN users v ON u.name = v.name WHERE

@@ -73,6 +73,7 @@ def test_the_leader_dies(replicas: int) -> None:
 
 
 @pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.conformance), 2])
+@pytest.mark.conformance
 def test_who_answers_moves(replicas: int) -> None:
     """Goal: a partition that moves is asked where it has gone. Method: all of the box's, one after the other."""
     play = stage(sites=5, replicas=replicas)

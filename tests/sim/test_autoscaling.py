@@ -109,6 +109,7 @@ def test_every_row_that_is_due_is_offered_however_busy_its_site_is() -> None:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.conformance
 def test_sites_follow_a_load_that_rises_and_falls() -> None:
     """Goal: three times the load and back is one change each way; nothing is lost, and answers are soon in time again."""
     scaled = Scaled([(0, 0.22), (5, 0.55), (22, 0.2)], 50, seed=6).finish()

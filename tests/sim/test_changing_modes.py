@@ -113,6 +113,7 @@ def test_a_death_after_the_change_to_amnesia_repeats_nothing(victim: int, after_
     assert sum(rows(run).values()) > ROWS // 2
 
 
+@pytest.mark.conformance
 def test_a_change_waits_for_copies_that_are_under_way() -> None:
     """Goal: a change during a copy is no conflict. Method: lose a site, so that replicas are copied, and ask at once."""
     run = world(spares=1)
@@ -126,6 +127,7 @@ def test_a_change_waits_for_copies_that_are_under_way() -> None:
 
 
 @pytest.mark.parametrize("partitions", one_in(2, [1, 8]))
+@pytest.mark.conformance
 def test_a_change_waits_until_state_is_divided(partitions: int) -> None:
     """Goal: replicas that are needed no more take part in what is divided before they go (E1). Method: ask for other numbers of partitions
     and for one replica of each at once, so that the plan with fewer replicas follows at the heels of the one that divides."""

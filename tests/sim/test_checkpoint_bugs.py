@@ -100,6 +100,7 @@ def held_up(seed: int = 0) -> int:
     return len(completed(world))
 
 
+@pytest.mark.conformance
 def test_a_checkpoint_waits_for_sinks() -> None:
     """Goal: nobody makes again what a sink lacks, so nothing before a checkpoint is lacking (K5)."""
     assert held_up() > 3

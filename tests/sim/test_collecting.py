@@ -26,6 +26,7 @@ def listed(store: SimStore) -> Listed:
     return Listed.of(tuple(store.objects))
 
 
+@pytest.mark.conformance
 def test_a_long_run_has_a_short_journal() -> None:
     """Goal: entries are bounded, and a driver that begins at any time finds what all of them would say."""
     store = a_store(7)

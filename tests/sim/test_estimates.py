@@ -206,6 +206,7 @@ def test_a_column_of_the_sources_own_with_that_name_is_left_alone() -> None:
     assert read_names(["_w", "x"], rows.schema) == ["_w", "x"] and read_names(["x", "_w"], pa.schema([("x", pa.int64())])) == ["x"]
 
 
+@pytest.mark.conformance
 def test_the_swarm_finds_rows_that_stand_for_themselves_alone() -> None:
     bug = next(mutation for mutation in SHEDDING if mutation.name == "rows that stay stand for themselves alone")
     assert run_seed(52).failure is None
@@ -213,6 +214,7 @@ def test_the_swarm_finds_rows_that_stand_for_themselves_alone() -> None:
         assert "of estimates" in str(run_seed(52).failure)
 
 
+@pytest.mark.conformance
 def test_what_is_made_again_standing_for_itself_alone_would_be_noticed() -> None:
     """Few seeds of the swarm lose a run in the middle of a spell, so this one has its own scenario."""
     words = "classes(found.shed, rows), keep)"

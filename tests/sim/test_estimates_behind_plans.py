@@ -85,6 +85,7 @@ class Estimated:
 
 
 @pytest.mark.parametrize("replicas", one_in(2, [2, 1]))
+@pytest.mark.conformance
 def test_estimates_hold_the_truth_where_a_plan_leaves_rows_out(replicas: int) -> None:
     """Goal: who counts gets about the right count, and knows how far off, wherever rows went. Method: three times what can be done, and a
     site dies; rows go where they enter, and on both arcs behind that."""

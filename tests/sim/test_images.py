@@ -237,6 +237,7 @@ def test_a_backup_without_memory_says_so_and_the_run_goes_on() -> None:
     stage.finish()
 
 
+@pytest.mark.conformance
 def test_a_unit_that_changes_is_another_one_and_its_old_image_stays() -> None:
     """P5. Method: a site is emptied, and another one dies as soon as what has moved to it counts, when nothing new is pasted."""
     stage = Stage("two_stages", sites=4, rows=1200)

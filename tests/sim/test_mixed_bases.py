@@ -73,6 +73,7 @@ def lonely(run: SimWorld) -> int:
 
 
 @pytest.mark.parametrize(("seed", "shape"), one_in(6, [(seed, shape) for seed in (1, 2, 3) for shape in SHAPES], spread=True))
+@pytest.mark.conformance
 def test_what_feeds_one_another_begins_again_together(seed: int, shape: str) -> None:
     """Goal: who begins again in the middle of a window is fed by who begins again with the checkpoint. Method: kill a site that has both
     alone, when the newest checkpoint is younger than the windows that are open."""

@@ -78,6 +78,7 @@ def test_what_came_behind_the_checkpoint_comes_again_and_nothing_is_missing(case
     assert repeated, "something was given out behind a checkpoint, and comes again"
 
 
+@pytest.mark.conformance
 def test_nothing_is_appended_for_an_epoch() -> None:
     """Goal: a store is asked for checkpoints only. Method: entries are counted, of a run with hundreds of epochs with rows; one that is
     precise has many more."""
@@ -131,6 +132,7 @@ def checkpointed(found: Stage, behind: int) -> None:
 
 
 @pytest.mark.parametrize("older", one_in(2, [True, False]))
+@pytest.mark.conformance
 def test_plans_are_those_of_the_checkpoint(older: bool) -> None:
     """Goal: state is read under the plan that left it, and key groups are where it says. Method: partitions are divided behind one
     checkpoint and before the next; all is lost, and in one case the next one cannot be read. Then once more, from where that has led."""

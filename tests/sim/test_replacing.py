@@ -96,6 +96,7 @@ def test_whoever_dies_or_joins_meanwhile(victim: int) -> None:
     run.finish(2)
 
 
+@pytest.mark.conformance
 def test_what_moves_meanwhile_and_what_is_on_disk_goes_on_with_the_version() -> None:
     run = Replaced(state_memory_bytes=1, spill_gap_ms=0.0)
     run.world.run_for(0.01)

@@ -127,6 +127,7 @@ def test_everything_is_lost_after_the_version_acts(replicas: int) -> None:
     run.finish(2)
 
 
+@pytest.mark.conformance
 def test_everything_is_lost_between_the_entry_of_the_plan_and_its_effect() -> None:
     """Goal: what was promised comes, from the first epoch on that is new. Method: the plan's entry is in, and no epoch of it is durable."""
     run = Located()
@@ -157,6 +158,7 @@ def test_everything_is_lost_at_any_moment(seed: int) -> None:
     run.finish(1 + newest)
 
 
+@pytest.mark.conformance
 def test_a_checkpoint_before_and_one_after_and_two_versions() -> None:
     """Goal: state goes on over versions, and the next checkpoint has it. Method: lose everything behind each."""
     run = Located(2)
@@ -178,6 +180,7 @@ def test_a_checkpoint_before_and_one_after_and_two_versions() -> None:
     run.finish(3)
 
 
+@pytest.mark.conformance
 def test_an_older_checkpoint_is_gone_on_from() -> None:
     """Goal: what an older checkpoint that is kept needs is there. Method: those behind two versions cannot be read (K9)."""
     run = Located(2)

@@ -21,6 +21,8 @@ from evenflow.world.sim.model import DiskModel
 from tests.drawn import one_in
 from tests.sim.test_restart import Stage, as_undisturbed
 
+pytestmark = pytest.mark.one_in(2)
+
 OPTIONS = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, checkpoint_s=0.01)
 
 
@@ -204,6 +206,7 @@ class Watched:
         self.stage.world.run_until(look, 10.0, "the state")
 
 
+@pytest.mark.conformance
 def test_a_restart_takes_no_more_memory_than_the_budget() -> None:
     """Goal: state that was on disk before a loss is on disk behind it, and is never in memory meanwhile; but one partition that is larger
     than a group may be there beside the budget. Method: look at each step."""

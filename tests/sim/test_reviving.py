@@ -213,6 +213,7 @@ def play() -> None:
     stage.finish()
 
 
+@pytest.mark.conformance
 def test_deaths_at_bad_moments() -> None:
     play()
 

@@ -81,6 +81,7 @@ def test_it_is_worth_it() -> None:
     assert took[1] * 1.6 < took[0]
 
 
+@pytest.mark.conformance
 def test_without_a_policy_the_deal_is_even_and_stays_so() -> None:
     river = River(3.0, policy="none")
     river.world.run_for(0.3)

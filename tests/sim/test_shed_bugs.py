@@ -10,6 +10,8 @@ from evenflow.swarm.regional import is_regional
 from evenflow.swarm.run import run_seed
 from evenflow.swarm.shed_mutations import SHEDDING
 
+pytestmark = pytest.mark.one_in(2)
+
 
 @pytest.mark.parametrize(
     ("name", "seed", "said"),

@@ -444,6 +444,7 @@ def test_a_backlog_is_shed_from_its_first_epoch_on() -> None:
     assert flood.ages_ms and max(flood.ages_ms) < 2 * PATIENCE_MS
 
 
+@pytest.mark.conformance
 def test_what_is_told_costs_little_and_is_forgotten_in_its_order() -> None:
     """Goal: an overload of hours neither fills the driver nor keeps its thread. Method: many more epochs than are remembered, of two
     partitions, as two replicas tell them."""

@@ -24,6 +24,8 @@ from evenflow.world.sim.world import SimWorld
 from evenflow.world.spark.driver.options import EngineOptions
 from tests.drawn import one_in
 
+pytestmark = pytest.mark.one_in(3)
+
 PACE: Final = {"read_rows": 10, "read_every_us": (500, 3_000)}
 
 

@@ -20,6 +20,8 @@ from evenflow.statistics.statistics import Statistics
 from evenflow.world.sim.model import CostModel
 from evenflow.world.sim.world import SimWorld
 
+pytestmark = pytest.mark.one_in(2)
+
 PARTITIONS = 16
 ROWS = 6_000
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
@@ -174,6 +176,7 @@ def test_state_is_what_is_held_now_and_a_site_that_is_gone_says_nothing() -> Non
     assert [window.site for window in world.statistics.over(10**9).sites] == [0, 1, 2]
 
 
+@pytest.mark.conformance
 def test_latency_is_of_what_was_released_from_a_site() -> None:
     world = world_of()
     windows: list[Any] = [window for statistics in followed(world) for window in statistics.sites if window.latency.count]

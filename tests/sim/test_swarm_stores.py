@@ -80,6 +80,7 @@ def test_rows_that_are_gone_are_named_each_time_until_they_are_given_back() -> N
     stage.finish()
 
 
+@pytest.mark.conformance
 def test_batches_at_the_location_are_among_what_the_swarm_draws() -> None:
     """Goal: a run that reads what Spark has written may be lost like any other. Method: a seed of those that draw it."""
     drawn = draw(9_512_421)

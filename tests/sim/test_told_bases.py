@@ -125,6 +125,7 @@ def spread_us(run: SimWorld) -> int:
     return second - first
 
 
+@pytest.mark.conformance
 def test_sessions_that_were_on_their_way_are_in_no_base_of_before() -> None:
     """Goal: how far sessions reach that come to a site is not judged by those that it had. Method: the host of the one long session dies;
     who has got it dies as soon as all can begin again, or when the session is over."""
@@ -150,6 +151,7 @@ def spilled(run: SimWorld) -> int:
 
 
 @pytest.mark.parametrize("shape", one_in(2, [sessions, windows]))
+@pytest.mark.conformance
 def test_bases_move_on_when_state_has_been_on_disk(shape: Any) -> None:
     """Goal: what is kept is bounded by how far states reach, also where memory was short once; and while it is, as far as event time says
     how far that is. Method: the budget shrinks and grows again."""

@@ -68,6 +68,7 @@ class Stage:
 
 
 @pytest.mark.parametrize(("replicas", "checkpoint_s"), one_in(2, [(2, 0.01), (1, None)], spread=True))
+@pytest.mark.conformance
 def test_a_restart_goes_on_without_them_and_says_so(replicas: int, checkpoint_s: float | None) -> None:
     """Goal: totals lack exactly what was declared; what others give is as ever. Method: all is lost twice."""
     stage = Stage(replicas=replicas, checkpoint_s=checkpoint_s)

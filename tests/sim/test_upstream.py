@@ -25,6 +25,8 @@ from evenflow.world.sim.world import SimWorld
 from tests.drawn import one_in
 from tests.sim.test_amnesia import some
 
+pytestmark = pytest.mark.one_in(2)
+
 ROWS = 2_400
 QUICK = FlowOptions(linger_ms=1.0, heartbeat_ms=5.0, epoch_rows=40)
 
@@ -235,6 +237,7 @@ def planned(run: SimWorld, egress: int) -> bool:
     return run.ended or (len(hosts) == 1 and bool(releasing) and releasing[0].taken(egress) > releasing[0].through(egress))
 
 
+@pytest.mark.conformance
 def test_what_is_safe_before_a_sink_has_stored_it_shows() -> None:
     bug = Mutation(
         "what a sink was given counts as stored", "site.depending:Depending._safe", "if cohort.segment.sink is not None:", "if False:"

@@ -55,6 +55,7 @@ LONG = [pytest.param(first, 4, file_ms, marks=pytest.mark.conformance) for file_
 
 
 @pytest.mark.parametrize(("first", "every", "file_ms"), [(1, 4, 0), pytest.param(1, 12, 2, marks=pytest.mark.conformance), *LONG[1:]])
+@pytest.mark.conformance
 def test_wherever_a_committing_process_is_killed_plain_readers_see_whole_epochs(
     tmp_path: Path, first: int, every: int, file_ms: int
 ) -> None:

@@ -33,6 +33,8 @@ from evenflow.store.patience import Patience
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from tests.drawn import one_in
 
+pytestmark = pytest.mark.one_in(2)
+
 SCHEMA = pa.schema([("key", pa.int64())])
 EPOCHS, PARTITIONS = 7, 2
 KINDS = ("link", "rename", "object")
@@ -383,6 +385,7 @@ def work_alone(path: str, linger_s: float) -> None:
         threading.Event().wait(linger_s)
 
 
+@pytest.mark.conformance
 def test_processes_that_are_stopped_and_killed_at_random_moments(tmp_path: Path) -> None:
     """The real thing: four replicas on a real directory; one is stopped until all is over, one now and then, one is killed."""
     root = Path(__file__).resolve().parents[2]

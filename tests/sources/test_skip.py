@@ -20,6 +20,8 @@ from .reading import arrivals, wait_readable
 from .test_pcap import TCP, UDP, classic, ipv4
 from .test_replay import TABLE, write
 
+pytestmark = pytest.mark.one_in(2)
+
 ROWS = 30
 
 

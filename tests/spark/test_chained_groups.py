@@ -33,6 +33,7 @@ def by_epoch(epochs: list[tuple[int, Any]]) -> Counter[Any]:
     return Counter((epoch, *row.values()) for epoch, rows in epochs for row in rows.to_pylist())
 
 
+@pytest.mark.conformance
 def test_epochs_downstream_are_those_upstream_whoever_is_lost(
     spark: Any, named: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

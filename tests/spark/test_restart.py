@@ -32,6 +32,7 @@ def test_the_whole_cluster_is_killed_and_a_larger_one_goes_on(start: Start, tmp_
     compare(setting)
 
 
+@pytest.mark.conformance
 def test_everything_is_killed_when_a_replacement_was_promised(start: Start, tmp_path: Path) -> None:
     """Goal: what `run.replace` has said is so, and each row is made once, by one version. Method: kill -9 of the driver, its JVM and all
     executors as soon as it returns; the next driver has the new dataflow, and one executor more."""

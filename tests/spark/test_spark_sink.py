@@ -49,6 +49,7 @@ def values(frame: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.conformance), 2])
+@pytest.mark.conformance
 def test_a_whole_window_in_a_batch_does_not_stop_the_next(spark: Any, begun: Any, tmp_path: Path, replicas: int) -> None:
     """The query begins when the window is full, so its first batch takes all of it."""
     run = begun(replicas)

@@ -20,6 +20,7 @@ def double(batch: pa.RecordBatch) -> pa.Array:
     return pa.array(batch.column("v").to_numpy() * 2)
 
 
+@pytest.mark.conformance
 def test_what_all_sites_report_is_what_was_fed(engine: ef.Engine, named: Callable[[str], str]) -> None:
     at = np.arange(ROWS)
     parts = [pa.record_batch({"k": at[i::4] % 100, "v": at[i::4]}) for i in range(4)]

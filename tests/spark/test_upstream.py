@@ -30,6 +30,7 @@ def windows(name: str, sink: Any, begin_us: int) -> ef.Dataflow:
     return flow
 
 
+@pytest.mark.conformance
 def test_windows_that_only_a_dead_site_had_are_made_again(spark: Any, named: Named) -> None:
     """Goal: every window is what it is where nothing dies, none comes twice, and there is no checkpoint location.
     Method: change to upstream backup while it runs, and kill -9 a site with windows of its own when they have a base."""

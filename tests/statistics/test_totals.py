@@ -11,6 +11,8 @@ from evenflow.statistics.recent import Recent
 from evenflow.statistics.totals import Totals
 from tests.statistics.windows import segment, site
 
+pytestmark = pytest.mark.one_in(2)
+
 OVER_US = 1_000
 
 

@@ -91,6 +91,7 @@ def test_without_s3fs_the_message_says_how_to_install_it(monkeypatch: pytest.Mon
         open_store("s3://bucket/a")
 
 
+@pytest.mark.conformance
 def test_a_large_object_is_created_by_one_request(s3_store: Store) -> None:
     """s3fs would send what has more than 100 MB in parts; then some servers do not keep the condition."""
     size = 101 << 20

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.ui.looking import is_accessible, is_whole, opened, shows_numbers
@@ -13,6 +14,7 @@ from tests.ui.serving import Page
 SOON = 20_000
 
 
+@pytest.mark.conformance
 def test_a_site_is_profiled_by_button_and_looked_at_by_keyboard(browser: Browser, page: Page) -> None:
     with opened(browser, page, url=page.url("look")) as watched:
         shows_numbers(watched.page)

@@ -12,6 +12,8 @@ from playwright.sync_api import Browser, expect
 from tests.ui.looking import is_accessible, is_whole, opened, shows_numbers
 from tests.ui.serving import Page
 
+pytestmark = pytest.mark.one_in(2)
+
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 def test_it_is_whole_and_accessible(browser: Browser, page: Page, width: int, scheme: str) -> None:

@@ -65,6 +65,7 @@ def ask(at: str, path: str, token: str = "look") -> tuple[int, Any]:
         return answer.status, json.loads(answer.read())
 
 
+@pytest.mark.conformance
 def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path) -> None:
     path = tmp_path / "incident.jsonl"
     path.write_bytes(b"".join(kill())[:-200])
@@ -99,6 +100,7 @@ def test_a_kill_is_seen_again_and_a_cut_is_said(browser: Browser, tmp_path: Path
         is_whole(page)
 
 
+@pytest.mark.conformance
 def test_a_recording_that_began_late_is_told_in_the_times_of_its_run(browser: Browser, tmp_path: Path) -> None:
     told = stream(8.0, kill_s=4.0)
     late = next(place for place, each in enumerate(told) if isinstance(each, Reading) and each.runs[0].elapsed_us > 3_000_000)
@@ -146,6 +148,7 @@ def test_a_page_is_given_what_it_asks_for_and_nothing_without_a_token(tmp_path: 
         assert ask(at, "api/v1/recording/part?first=3")[0] == 503
 
 
+@pytest.mark.conformance
 def test_warnings_and_failed_rows_stand_where_there_are_any(browser: Browser, tmp_path: Path) -> None:
     scene, told = scenes_of(stream(8.0, kill_s=4.0))[0], readings_of(stream(8.0, kill_s=4.0))[:3]
     lines = tuple(

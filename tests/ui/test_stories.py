@@ -17,6 +17,7 @@ from tests.ui.serving import Page, Turning, serving, sessions, simulated
 SOON = 15_000
 
 
+@pytest.mark.conformance
 def test_a_kill_is_seen_as_dead_then_take_over_then_redundancy(browser: Browser) -> None:
     with serving(simulated(sessions())) as page, opened(browser, page) as watched:
         shows_numbers(watched.page)

@@ -123,6 +123,7 @@ def forsaken(engine: BareEngine, given: Given) -> Run:
     return run
 
 
+@pytest.mark.conformance
 def test_without_any_site_it_gives_up_with_what_lost_it(engine: Callable[..., BareEngine], tmp_path: Path) -> None:
     """Goal: a typed error and no loop, and a sink that has got nothing twice. Method: no site process is started any more."""
     given, made = Given(tmp_path / "location"), engine(sites=1, place_timeout_s=1.0)
@@ -142,6 +143,7 @@ def test_it_can_be_stopped_while_it_waits_for_sites(engine: Callable[..., BareEn
 
 
 @pytest.mark.parametrize("silent", ["create", pytest.param("names", marks=pytest.mark.conformance)])
+@pytest.mark.conformance
 def test_a_driver_is_not_fenced_by_its_own_beginning(
     engine: Callable[..., BareEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:

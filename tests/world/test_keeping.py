@@ -65,6 +65,7 @@ def test_a_run_is_asked_for_checkpoints_savepoints_and_an_end_and_goes_on(tmp_pa
     assert all(found[name] == wanted[name] for name in ("totals", "hours", "visits"))
 
 
+@pytest.mark.conformance
 def test_a_suspend_that_is_broken_off_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: the run gives out all it has. Method: Ctrl-C when the last checkpoint is whole, before the run is stopped, and before that."""
     location, flow = str(tmp_path / "location"), ef.Dataflow("endless")

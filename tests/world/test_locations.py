@@ -464,7 +464,8 @@ def test_an_export_of_a_damaged_checkpoint_names_the_object_and_is_none(tmp_path
     assert run("export", location, str(tmp_path / "other")) == 1
 
 
-@pytest.mark.parametrize("kind", ["s3", pytest.param("webhdfs", marks=pytest.mark.conformance)])
+@pytest.mark.conformance
+@pytest.mark.parametrize("kind", ["s3", "webhdfs"])
 def test_it_is_the_same_in_other_stores(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     there: Store = request.getfixturevalue(f"{kind}_store")
     for name in open_store(str(golden(1))).names():

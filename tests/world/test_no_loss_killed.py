@@ -170,6 +170,7 @@ def test_what_cannot_have_it_is_refused(tmp_path: Path) -> None:
         engine.start(fine, checkpoint_location=str(tmp_path / "never"), durability="no-loss")
 
 
+@pytest.mark.conformance
 def test_an_option_of_the_engine_is_for_runs_that_say_nothing(tmp_path: Path) -> None:
     """Goal: a region of a group can be precise beside others that are not, and what was begun precise is gone on with so. Method: a region
     is refused, says 'precise', and is started again without a word."""
@@ -185,6 +186,7 @@ def test_an_option_of_the_engine_is_for_runs_that_say_nothing(tmp_path: Path) ->
             engine.start(flow, **given, durability="no-loss")
 
 
+@pytest.mark.conformance
 def test_what_cannot_be_is_said_before_a_driver_stands_by(tmp_path: Path) -> None:
     """Goal: nobody waits for days to be refused when it counts. Method: who looks at a run that was stopped waits for ever."""
     flow = ef.Dataflow("awaited")

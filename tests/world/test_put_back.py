@@ -33,6 +33,7 @@ def rows_of(sink: Any) -> int:
 
 
 @pytest.mark.parametrize("kind", one_in(2, ["parquet", "delta"]))
+@pytest.mark.conformance
 def test_what_is_made_next_is_neither_taken_for_what_is_there_nor_left_out(engine: ef.Engine, kind: str, tmp_path: Path) -> None:
     """Method: the location is copied while it runs, and put back when the sink has more. Where sites write, nobody else would see it."""
     location, early, place = tmp_path / "location", tmp_path / "early", str(tmp_path / "rows")

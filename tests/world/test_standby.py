@@ -65,6 +65,7 @@ def test_what_a_person_stops_is_left_alone(start: Start, tmp_path: Path) -> None
     assert ends["kind"] == "standby_ends"
 
 
+@pytest.mark.conformance
 def test_who_is_killed_is_taken_over(start: Start, tmp_path: Path) -> None:
     """Goal: the table and the files get every row once, and nobody has to start anything. Method: kill -9 of the driver and its sites."""
     setting = Setting(str(tmp_path), endless=True, sites=1)

@@ -460,6 +460,7 @@ def test_an_entry_that_is_larger_than_any_is_there_and_is_not_read(tmp_path: Pat
     assert asked == [MOST_ALIVE_BYTES, MOST_ENTRY_BYTES]
 
 
+@pytest.mark.conformance
 def test_a_server_of_s3_that_goes_away_is_a_location_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the libraries below the store raise: a person reads which location it was, and what to do."""
     import s3fs
