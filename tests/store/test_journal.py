@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -51,6 +52,26 @@ def test_entries_come_in_order_however_many_are_asked_for_at_once(tmp_path: Any,
     store = DirectoryStore(str(tmp_path))
     fill(store, count)
     assert read_journal(store).last == count
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_several_entries_are_asked_for_at_once_where_each_takes_long(tmp_path: Any, far: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a restart waits neither for one answer after the other of a store that is far away, nor for threads where each is there at
+    once. Method: which threads ask; what is far answers late, and on a busy machine nothing else does."""
+    asked = list[str]()
+    monkeypatch.setattr(module, "FAR_S", 0.005 if far else 10.0)
+
+    class Away(Around):
+        def get(self, name: str, most: int = MOST_BYTES) -> bytes:
+            asked.append(threading.current_thread().name)
+            time.sleep(0.01 if far else 0.0)
+            return super().get(name, most)
+
+    near = DirectoryStore(str(tmp_path))
+    fill(near, 60)
+    assert read_journal(Away(near)).last == 60
+    own = asked.count(threading.current_thread().name)
+    assert own < 10 < len(asked) and len(set(asked)) > 4 if far else own == len(asked)
 
 
 def test_a_journal_begins_with_its_first_entry_or_a_snapshot(tmp_path: Any) -> None:

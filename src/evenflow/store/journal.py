@@ -6,6 +6,7 @@ entry that is missing before one that is there is lost for good, so nothing behi
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -38,6 +39,8 @@ from evenflow.store.opening import explain
 
 MOST_ENTRY_BYTES: Final = 1 << 26
 """An entry of a thousand sites with a hundred objects each has some 15 MB."""
+FAR_S: Final = 0.001
+"""A store that takes longer for an object has somebody else to ask, who can be asked for several at once."""
 LOOKS: Final = 5
 """So often it is looked whether an entry with which a driver has begun is the newest one: it is in already."""
 F = TypeVar("F", bound=Fold)
@@ -131,7 +134,7 @@ def is_near(store: Store) -> bool:
 def answered(store: Store, asking: Asking[T], rest: Callable[[], object] = lambda: None, hands: int = AT_ONCE) -> T:
     """Carry out what is asked of the store, one request after the other. Raises OSError.
 
-    hands: so many objects at the same time. Where each takes microseconds, more than one only wait for each other and for the interpreter.
+    hands: so many objects at the same time, at most; one after the other as long as each comes at once (`FAR_S`).
     """
     answer: Any = None
     with _each_by(hands) as each:
@@ -144,13 +147,29 @@ def answered(store: Store, asking: Asking[T], rest: Callable[[], object] = lambd
             rest()
 
 
+class _Hands:
+    """Does the same with every name: one after the other until one has taken long, and from then on several at the same time. To hand a
+    name to a thread and wait for it costs several times what a file of this machine does."""
+
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool, self._far = pool, False
+
+    def __call__(self, do: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
+        done = list[Any]()
+        while not self._far and len(done) < len(names):
+            began_s = time.monotonic()
+            done.append(do(names[len(done)]))
+            self._far = time.monotonic() - began_s > FAR_S
+        return [*done, *self._pool.map(do, names[len(done) :])]
+
+
 @contextmanager
 def _each_by(hands: int) -> Iterator[Each]:
     if hands == 1:
         yield lambda do, names: list(map(do, names))
         return
     with ThreadPoolExecutor(hands) as pool:
-        yield lambda do, names: list(map(do, names) if len(names) == 1 else pool.map(do, names))
+        yield _Hands(pool)
 
 
 def _answer(store: Store, request: Request, each: Each) -> Any:
