@@ -54,24 +54,24 @@ def test_entries_come_in_order_however_many_are_asked_for_at_once(tmp_path: Any,
     assert read_journal(store).last == count
 
 
-@pytest.mark.parametrize("far", [False, True])
-def test_several_entries_are_asked_for_at_once_where_each_takes_long(tmp_path: Any, far: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a restart waits neither for one answer after the other of a store that is far away, nor for threads where each is there at
-    once. Method: which threads ask; what is far answers late, and on a busy machine nothing else does."""
-    asked = list[str]()
-    monkeypatch.setattr(module, "FAR_S", 0.005 if far else 10.0)
+def test_many_entries_are_asked_for_at_once_where_each_takes_long_and_few_where_each_is_there(tmp_path: Any) -> None:
+    """Goal: a restart waits neither for one answer after the other of a store that is far away, nor for threads of which each has next to
+    nothing to do. Method: which threads ask; all of many at once do, where each answer comes late."""
+    asked = set[int]()
 
-    class Away(Around):
+    class Near(DirectoryStore):
         def get(self, name: str, most: int = MOST_BYTES) -> bytes:
-            asked.append(threading.current_thread().name)
-            time.sleep(0.01 if far else 0.0)
+            asked.add(threading.get_ident())
+            time.sleep(0.002)
             return super().get(name, most)
 
-    near = DirectoryStore(str(tmp_path))
-    fill(near, 60)
-    assert read_journal(Away(near)).last == 60
-    own = asked.count(threading.current_thread().name)
-    assert own < 10 < len(asked) and len(set(asked)) > 4 if far else own == len(asked)
+    near = Near(str(tmp_path))
+    fill(near, 3 * module.AT_ONCE)
+    assert read_journal(near).last == 3 * module.AT_ONCE
+    assert len(asked) <= module.NEAR_AT_ONCE + 1, "and who has asked for all of it"
+    asked.clear()
+    assert read_journal(Around(near)).last == 3 * module.AT_ONCE
+    assert len(asked) > module.NEAR_AT_ONCE + 1
 
 
 def test_a_journal_begins_with_its_first_entry_or_a_snapshot(tmp_path: Any) -> None:

@@ -6,7 +6,6 @@ entry that is missing before one that is there is lost for good, so nothing behi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -39,8 +38,9 @@ from evenflow.store.opening import explain
 
 MOST_ENTRY_BYTES: Final = 1 << 26
 """An entry of a thousand sites with a hundred objects each has some 15 MB."""
-FAR_S: Final = 0.001
-"""A store that takes longer for an object has somebody else to ask, who can be asked for several at once."""
+NEAR_AT_ONCE: Final = 4
+"""Entries that are read at the same time from a directory. It may be another machine's; but to hand a name to a thread, and to wait for it,
+takes several times as long as a file of this one."""
 LOOKS: Final = 5
 """So often it is looked whether an entry with which a driver has begun is the newest one: it is in already."""
 F = TypeVar("F", bound=Fold)
@@ -96,7 +96,7 @@ def fold(store: Store, new: Callable[[], F]) -> Read[F]:
 def _asked(store: Store, asking: Asking[T]) -> T:
     """What is read, with the location's name in whatever it raises."""
     try:
-        return answered(store, asking)
+        return answered(store, asking, hands=NEAR_AT_ONCE if is_near(store) else AT_ONCE)
     except OSError as error:
         raise LocationError(explain("read the journal", store.url, error)) from error
     except JournalCorrupt as error:
@@ -134,7 +134,7 @@ def is_near(store: Store) -> bool:
 def answered(store: Store, asking: Asking[T], rest: Callable[[], object] = lambda: None, hands: int = AT_ONCE) -> T:
     """Carry out what is asked of the store, one request after the other. Raises OSError.
 
-    hands: so many objects at the same time, at most; one after the other as long as each comes at once (`FAR_S`).
+    hands: so many objects at the same time. Where each takes microseconds, more than one only wait for each other and for the interpreter.
     """
     answer: Any = None
     with _each_by(hands) as each:
@@ -147,29 +147,21 @@ def answered(store: Store, asking: Asking[T], rest: Callable[[], object] = lambd
             rest()
 
 
-class _Hands:
-    """Does the same with every name: one after the other until one has taken long, and from then on several at the same time. To hand a
-    name to a thread and wait for it costs several times what a file of this machine does."""
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool, self._far = pool, False
-
-    def __call__(self, do: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
-        done = list[Any]()
-        while not self._far and len(done) < len(names):
-            began_s = time.monotonic()
-            done.append(do(names[len(done)]))
-            self._far = time.monotonic() - began_s > FAR_S
-        return [*done, *self._pool.map(do, names[len(done) :])]
-
-
 @contextmanager
 def _each_by(hands: int) -> Iterator[Each]:
     if hands == 1:
         yield lambda do, names: list(map(do, names))
         return
     with ThreadPoolExecutor(hands) as pool:
-        yield _Hands(pool)
+
+        def each(do: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
+            size = -(-len(names) // hands)
+            shares = [names[at : at + size] for at in range(0, len(names), size)]
+            if len(shares) == 1:
+                return list(map(do, names))
+            return [done for share in pool.map(lambda share: list(map(do, share)), shares) for done in share]
+
+        yield each
 
 
 def _answer(store: Store, request: Request, each: Each) -> Any:
