@@ -72,7 +72,7 @@ def test_the_leader_dies(replicas: int) -> None:
     assert play.world.fired("T2", "lose_link")
 
 
-@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.conformance), 2])
+@pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.conformance
 def test_who_answers_moves(replicas: int) -> None:
     """Goal: a partition that moves is asked where it has gone. Method: all of the box's, one after the other."""

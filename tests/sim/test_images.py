@@ -293,8 +293,8 @@ def ends_of_a_stream(stage: Stage) -> tuple[int, int]:
     return site, next(held.site for held in stage.backing.units.values() if held.site != site and held.unit.segment not in producers)
 
 
-def test_a_capture_waits_for_consumers_elsewhere() -> None:
-    """HW 4.5. Method: a consumer hangs, so it has not received what a producer elsewhere has captured; the producer dies."""
+def bereaved() -> Stage:
+    """A consumer hangs while a producer elsewhere is captured, and that dies; then the consumer goes on."""
     stage = Stage("two_stages", rows=1200, sites=5, capture_ms=5.0)
     stage.until_protected()
     site, other = ends_of_a_stream(stage)
@@ -303,6 +303,12 @@ def test_a_capture_waits_for_consumers_elsewhere() -> None:
     stage.kill(site)
     stage.world.run_for(0.01)
     stage.world.go_on(other)
+    return stage
+
+
+def test_a_capture_waits_for_consumers_elsewhere() -> None:
+    """HW 4.5: who hangs has not received what was captured."""
+    stage = bereaved()
     stage.until_whole()
     stage.finish()
 
@@ -363,14 +369,7 @@ def test_what_waits_for_what_nobody_has_ends_the_run_and_not_in_silence() -> Non
     that a producer's image is ahead of a consumer that hangs; in earnest a consumer that has just begun again is behind so."""
     bug = next(mutation for mutation in PLANTED if mutation.name == "sent before received")
     with planted(bug):
-        stage = Stage("two_stages", rows=1200, sites=5, capture_ms=5.0)
-        stage.until_protected()
-        site, other = ends_of_a_stream(stage)
-        stage.world.hang(other)
-        stage.world.run_for(0.03)
-        stage.kill(site)
-        stage.world.run_for(0.01)
-        stage.world.go_on(other)
+        stage = bereaved()
         stage.world.run_until(lambda: stage.world.ended, 10.0, "the run ends")
     assert isinstance(stage.world.error, PartitionsLost), stage.world.error
     dropped = [event.text for _, event in stage.world.happened if event.kind is Kind.COPY_DROPPED]

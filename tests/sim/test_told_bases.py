@@ -17,7 +17,6 @@ from evenflow.swarm.cases import rows_of
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.mutations import Mutation, planted
 from evenflow.world.sim.world import SimWorld
-from tests.drawn import one_in
 from tests.sim.test_upstream import QUICK, alone, bases, count
 
 STEP_US = 50
@@ -150,7 +149,7 @@ def spilled(run: SimWorld) -> int:
     return sum(site.part.spilling.spilled_bytes for site in run.sites)
 
 
-@pytest.mark.parametrize("shape", one_in(2, [sessions, windows]))
+@pytest.mark.parametrize("shape", [sessions, windows])
 @pytest.mark.conformance
 def test_bases_move_on_when_state_has_been_on_disk(shape: Any) -> None:
     """Goal: what is kept is bounded by how far states reach, also where memory was short once; and while it is, as far as event time says

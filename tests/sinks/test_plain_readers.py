@@ -51,10 +51,10 @@ def seen_through(path: Path, read: Callable[[Path], Any]) -> int:
     return int(rows[-1][0])
 
 
-LONG = [pytest.param(first, 4, file_ms, marks=pytest.mark.conformance) for file_ms in (0, 2) for first in (1, 2, 3, 4)]
+LONG = [(first, 4, file_ms) for file_ms in (0, 2) for first in (1, 2, 3, 4)]
 
 
-@pytest.mark.parametrize(("first", "every", "file_ms"), [(1, 4, 0), pytest.param(1, 12, 2, marks=pytest.mark.conformance), *LONG[1:]])
+@pytest.mark.parametrize(("first", "every", "file_ms"), [(1, 12, 2), *LONG])
 @pytest.mark.conformance
 def test_wherever_a_committing_process_is_killed_plain_readers_see_whole_epochs(
     tmp_path: Path, first: int, every: int, file_ms: int

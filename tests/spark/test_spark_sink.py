@@ -48,7 +48,7 @@ def values(frame: Any) -> list[int]:
     return sorted(row.v for row in frame.select("v").collect())
 
 
-@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.conformance), 2])
+@pytest.mark.parametrize("replicas", [1, 2])
 @pytest.mark.conformance
 def test_a_whole_window_in_a_batch_does_not_stop_the_next(spark: Any, begun: Any, tmp_path: Path, replicas: int) -> None:
     """The query begins when the window is full, so its first batch takes all of it."""

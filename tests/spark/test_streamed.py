@@ -13,7 +13,7 @@ from tests.restarting_streamed import FILE_ROWS, Streamed
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize("kills", [1, pytest.param(2, marks=pytest.mark.conformance)])
+@pytest.mark.parametrize("kills", [1, 2])
 @pytest.mark.conformance
 def test_everything_is_killed_and_every_row_counts_once(start: Start, tmp_path: Path, kills: int) -> None:
     """Goal: rows and windows as plain Python has them, and what no checkpoint needs has gone. Method: kill -9 of the driver, its JVM and

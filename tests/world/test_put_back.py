@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.drawn import one_in
 from tests.restarting import wait_until
 
 import evenflow as ef
@@ -32,7 +31,7 @@ def rows_of(sink: Any) -> int:
     return found
 
 
-@pytest.mark.parametrize("kind", one_in(2, ["parquet", "delta"]))
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
 @pytest.mark.conformance
 def test_what_is_made_next_is_neither_taken_for_what_is_there_nor_left_out(engine: ef.Engine, kind: str, tmp_path: Path) -> None:
     """Method: the location is copied while it runs, and put back when the sink has more. Where sites write, nobody else would see it."""

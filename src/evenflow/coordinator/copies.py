@@ -72,6 +72,7 @@ def judge_lacking(machine: RunEffects, event: SiteSaid) -> None:
 
 
 def _drop(machine: RunEffects, site: SiteId, failed: CopyFailed) -> None:
+    """Forget a copy that cannot be finished. site: of which that is said."""
     number, why, before = failed.number, failed.why, machine.membership
     copy = next(copy for copy in before.joining if copy.number == number)
     given_up = [other.number for other in before.joining if other.number == number or (copy.revives and other.revives)]

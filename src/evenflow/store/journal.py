@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from typing import Any, Final, TypeVar, assert_never, cast
 
 from evenflow.availability.collecting import collecting
@@ -149,17 +150,14 @@ def answered(store: Store, asking: Asking[T], rest: Callable[[], object] = lambd
 
 @contextmanager
 def _each_by(hands: int) -> Iterator[Each]:
-    if hands == 1:
-        yield lambda do, names: list(map(do, names))
-        return
+    """Each hand takes some of the names, one after the other."""
     with ThreadPoolExecutor(hands) as pool:
 
         def each(do: Callable[[str], Any], names: Sequence[str]) -> list[Any]:
-            size = -(-len(names) // hands)
+            size = max(1, -(-len(names) // hands))
             shares = [names[at : at + size] for at in range(0, len(names), size)]
-            if len(shares) == 1:
-                return list(map(do, names))
-            return [done for share in pool.map(lambda share: list(map(do, share)), shares) for done in share]
+            take = pool.map if len(shares) > 1 else map  # For one alone no thread is needed.
+            return list(chain.from_iterable(take(lambda share: list(map(do, share)), shares)))
 
         yield each
 
