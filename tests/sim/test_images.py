@@ -396,7 +396,7 @@ def test_a_site_whose_disk_has_lost_what_it_has_alone_ends_and_the_run_goes_on(m
         stage.until_protected()
     owner = stage.owner if mode == "passive" else stage.world.sites[0].index
     stage.world.run_until(lambda: stage.world.sites[owner].part.spilling.spilled_bytes > 0, 10.0, "state on its disk")
-    stage.world.sites[owner].disk.broken = True
+    stage.world.sites[owner].disk.breaks()
     stage.world.run_until(lambda: not stage.world.sites[owner].alive, 10.0, "the site to end")
     stage.world.run_until(lambda: owner not in stage.world.coordinator.sites and stage.whole, 10.0, "everything lives again")
     if mode == "passive":

@@ -220,7 +220,7 @@ def test_a_disk_that_lost_the_only_state_ends_the_run_with_its_error() -> None:
     run = Run("running", 1)
     world = run.world
     world.run_until(lambda: world.sites[0].part.spilling.spilled_bytes > 0, 5, "state on disk")
-    world.sites[0].disk.broken = True
+    world.sites[0].disk.breaks()
     with pytest.raises(DiskError, match="cannot be read"):
         run.finish()
     assert run.case.judge_part({sink: world.output(sink) for sink in world.released}) is None
@@ -231,7 +231,7 @@ def test_with_replicas_the_site_whose_disk_lost_state_leaves() -> None:
     world = run.world
     world.sources_may_end = False
     world.run_until(lambda: world.sites[0].part.spilling.spilled_bytes > 0, 5, "state on disk")
-    world.sites[0].disk.broken = True
+    world.sites[0].disk.breaks()
     world.run_until(lambda: not world.sites[0].alive, 5, "the site to leave")
     world.sources_may_end = True
     run.finish()

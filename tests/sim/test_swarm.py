@@ -59,6 +59,7 @@ FOUND = {
     9_142_586: "Who has done a partition's last epoch after others did it dies: what it lets in is in all the same.",
     11_040_906: "A site hears late that a copy was dropped, and keeps rows for it beyond the window.",
     11_026_843: "A site whose disk broke, and that nobody could do without then, dies no more when all faults are over.",
+    11_045_383: "A site begins with an epoch while it is slow: that takes longer than the fault.",
 }
 """What seeds have found, and what it was."""
 FOUND_WITH_MODES = {
@@ -81,6 +82,7 @@ FOUND_WITH_MODES = {
     11_027_253: "A consumer that has begun again lives before its producer does, whose image has what it still wants.",
     11_028_812: "A partition moves, and its old site's image is pasted once more when that of the new one is there.",
     9_141_730: "The link of a copy is lost that is made of rows upstream, and has no source.",
+    11_045_197: "A disk breaks, and before it is read what producers keep for its site no longer goes back to where that would begin.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
 OFTEN = frozenset({5_003_151, 8_002_409, 9_142_794, 9_144_937, 9_141_730})

@@ -96,14 +96,15 @@ class Drawn:
     spoiled: list[Fate] = field(default_factory=list, repr=False)
     store: StoreModel | None = None
 
-    @property
-    def converge_s(self) -> float:
-        """Virtual seconds after the last fault within which redundancy must be whole again; and after that, the run at its end. What the
-        slowest site would need for all rows, if it were alone, is time that nobody can save."""
+    def converge_s(self, world: SimWorld) -> float:
+        """Virtual seconds after the last fault within which redundancy must be whole again; and after that, the run at its end. Time that
+        nobody can save is what the slowest site would need for all rows, if it were alone, and what sites are at already, some of which
+        they began while a fault made them slower."""
         cost, rows = self.world["cost"], sum(map(sum, self.case.counts.values()))
         alone_us: float = sum(cost.epoch_us(segment.kind, rows) for segment in self.world["layout"].segments)
         slowest: float = max(cost.slow, default=1.0)
-        return CONVERGE_S + slowest * alone_us / 1e6
+        at_it_us = max((site.free_at_us - world.clock.now_us for site in world.sites if site.alive), default=0)
+        return CONVERGE_S + (slowest * alone_us + max(at_it_us, 0)) / 1e6
 
     def build(self) -> SimWorld:
         store = None if self.store is None else SimStore(VirtualClock(), self.store, Random(f"store of seed {self.seed}"))

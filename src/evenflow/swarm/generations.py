@@ -160,7 +160,7 @@ class Generations:
         """A person stops the run, and starts it again later."""
         world = self.cluster.world
         world.stop(drain=False)
-        world.run_until(lambda: world.ended, drawn.converge_s, "a run to stop")
+        world.run_until(lambda: world.ended, drawn.converge_s(world), "a run to stop")
         if self._standby is not None and self.cluster.store.standing().stopped:
             self._standby.leaves_alone()
         self.cluster.lose_all()
@@ -172,7 +172,7 @@ class Generations:
         world = self.cluster.world
         world.quotas.clear()
         world.sources_may_end = True
-        world.run_until(lambda: world.ended, self._drawn.converge_s, "the last generation to end")
+        world.run_until(lambda: world.ended, self._drawn.converge_s(world), "the last generation to end")
 
     def _elsewhere(self, drawn: Drawn, *, stood_by: bool = True) -> Drawn:
         """Another driver goes on, with what it has, or without a checkpoint that its sites could not read. stood_by: by itself, if one

@@ -65,7 +65,7 @@ class Memory(Recurring):
 
     def _break(self, index: int) -> None:
         self._faults.lose_for_good(index)
-        self.world.sites[index].disk.broken = True
+        self.world.sites[index].disk.breaks()
         self.world.clock.after(DIES_US, lambda: self._end(index))
 
     def _end(self, index: int) -> None:

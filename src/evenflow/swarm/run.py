@@ -10,6 +10,7 @@ from random import Random
 from evenflow.availability.mode import MODES, Mode
 from evenflow.coordinator.retries import PAUSE_MAX_MS
 from evenflow.errors import BoxFailed, DiskError, Fenced, PartitionsLost, UserCodeCrashed
+from evenflow.stream.ids import SiteId
 from evenflow.swarm.balance_checkers import BalanceCheckers, check_first
 from evenflow.swarm.balancing import Balancing
 from evenflow.swarm.base_checkers import BaseCheckers
@@ -151,14 +152,14 @@ def play(
     if drawn.held and not world.ended:
         replicas = drawn.world["replicas"]
         joined = lambda: {*world.driver.present} <= {*world.coordinator.sites}  # noqa: E731
-        world.run_until(joined, drawn.converge_s, "every site that is there to have joined")
+        world.run_until(joined, drawn.converge_s(world), "every site that is there to have joined")
         paused_s = PAUSE_MAX_MS / 1e3  # Copies that failed often have a pause of their own.
-        world.run_until(lambda: whole(world, replicas), drawn.converge_s + paused_s, f"{replicas} live replicas of every partition")
+        world.run_until(lambda: whole(world, replicas), drawn.converge_s(world) + paused_s, f"{replicas} live replicas of every partition")
         rounds = balance.rounds
         if world.coordinator.rounds.active:
-            world.run_until(lambda: balance.rounds > rounds, drawn.converge_s, "a round of balancing")
+            world.run_until(lambda: balance.rounds > rounds, drawn.converge_s(world), "a round of balancing")
         ending.begin()
-    ending.go_on(drawn.converge_s)
+    ending.go_on(drawn.converge_s(world))
     tables = {sink: world.output(sink) for sink in world.released}
     if world.error is None:
         if ending.stopped or (ending.drained and not drawn.case.cut and not ending.all_taken()):
@@ -174,8 +175,8 @@ def play(
         return judge_crash(world, world.error) or drawn.case.judge_part(tables)
     if isinstance(world.error, BoxFailed) and "user_timeout_s" in world.error.reason and world.endless:
         return drawn.case.judge_part(tables)
-    if isinstance(world.error, DiskError) and drawn.doomed and any(site.disk.broken for site in world.sites):
-        return drawn.case.judge_part(tables)  # Where every replica may be lost, the last one's disk may be what loses it.
+    if isinstance(world.error, DiskError) and nobody_else(drawn, world):
+        return drawn.case.judge_part(tables)
     return f"{type(world.error).__name__}: {world.error}"
 
 
@@ -217,6 +218,15 @@ def nobody_left(world: SimWorld, error: PartitionsLost) -> bool:
     """What is lost begins anew where there is a site. Here the last one is lost, and another one has left before that was seen."""
     machine = world.coordinator
     return set(machine.sites) <= {error.site} and set(machine.plan.modes) == {Mode.AMNESIA}
+
+
+def nobody_else(drawn: Drawn, world: SimWorld) -> bool:
+    """A disk has broken, and what its site has is nowhere else: every replica may be lost, or it would have begun again when the disk
+    broke and cannot by the time that somebody reads, as what is made again of its producers' frames cannot once it has moved."""
+    machine, broken = world.coordinator, [SiteId(site.index) for site in world.sites if site.disk.has_broken]
+    if drawn.doomed:
+        return bool(broken)
+    return bool(machine.plan.modes) and any(not machine.outlives(site) for site in broken)
 
 
 def judge_crash(world: SimWorld, error: UserCodeCrashed) -> str | None:

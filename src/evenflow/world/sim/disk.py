@@ -41,16 +41,20 @@ class SimKept:
 
 
 class SimDisk:
-    """capacity_bytes: 0 for no bound. refuses: it takes nothing. broken: it gives nothing back, ever. spoils: so many of the next reads
-    bring something else than was written, which is noticed. wrong: the last one did; its site may not have heard yet. random: of its own.
-    written, read: bytes so far."""
+    """capacity_bytes: 0 for no bound. refuses: it takes nothing. broken: it gives nothing back. has_broken: it was broken once. spoils: so
+    many of the next reads bring something else than was written, which is noticed. wrong: the last one did; its site may not have heard
+    yet. random: of its own. written, read: bytes so far."""
 
     def __init__(self, model: DiskModel, clock: VirtualClock, random: Random) -> None:
         self._model, self._clock, self._random = model, clock, random
         self.capacity_bytes = model.capacity_bytes
-        self.refuses = self.broken = self.wrong = False
+        self.refuses = self.broken = self.has_broken = self.wrong = False
         self.spoils = 0
         self.used_bytes = self.written_bytes = self.read_bytes = 0
+
+    def breaks(self) -> None:
+        """From now on it gives nothing back."""
+        self.broken = self.has_broken = True
 
     def free(self, count: int) -> None:
         self.used_bytes -= count
