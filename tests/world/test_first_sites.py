@@ -179,6 +179,19 @@ def test_whatever_a_step_of_the_end_raises_the_sites_are_let_go(placed: type[Pla
     assert placed.made[0].stopped.is_set() and coordinators() == before
 
 
+def test_nobody_listens_for_sites_whatever_spark_answers_at_the_end(placed: type[Placed], monkeypatch: pytest.MonkeyPatch) -> None:
+    before, engine = coordinators(), Engine()
+    engine._ensure_sites()
+
+    def unable(self: Placed) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(placed, "stop", unable)
+    with pytest.raises(RuntimeError, match="new thread"):
+        engine.stop()
+    assert coordinators() == before
+
+
 @pytest.mark.parametrize("signal", [KeyboardInterrupt(), SystemExit(143)])
 def test_a_signal_in_the_end_leaves_no_site(placed: type[Placed], monkeypatch: pytest.MonkeyPatch, signal: BaseException) -> None:
     """A program that ends by SIGTERM has a handler that raises SystemExit, as the command line has."""

@@ -85,9 +85,16 @@ class Sited(Begins):
             raise ClusterError(STOPPED)
 
     def _end_sites(self) -> None:
-        placement, coordinator = self._placement, self._coordinator
-        if placement is not None:
-            placement.stop()
-        if coordinator is not None:
-            coordinator.close()
+        try:
+            if self._placement is not None:
+                self._placement.stop()
+        except Exception:  # A signal is none: behind one the engine ends them once more.
+            self._forget_sites()
+            raise
+        self._forget_sites()
+
+    def _forget_sites(self) -> None:
+        """Whatever became of them, nobody listens for them any more."""
+        if self._coordinator is not None:
+            self._coordinator.close()
         self._placement = self._coordinator = None
