@@ -14,6 +14,7 @@ from tests.spark.connections import connected
 
 from evenflow.errors import RegionsUnreachable
 from evenflow.world.spark.executor.site import Site
+from evenflow.world.spark.executor.site_task import source_address
 from evenflow.world.spark.net import control, names
 from evenflow.world.spark.net.channel import Channel
 from evenflow.world.spark.net.connection import Connection
@@ -83,9 +84,9 @@ AGAIN = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"
 class Answering:
     """A listener of a loop, and whom it let in."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Reactor, host: str = "127.0.0.1") -> None:
         self.known: list[Connection] = []
-        self.listener = Listener(open_port("127.0.0.1"), reactor, SECRET, lambda connection, hello: self.known.append(connection))
+        self.listener = Listener(open_port(host), reactor, SECRET, lambda connection, hello: self.known.append(connection))
         self.port = self.listener.port
 
     def close(self) -> None:
@@ -97,6 +98,16 @@ class Answering:
 @pytest.fixture
 def answering(reactor: Reactor) -> Iterator[Answering]:
     made = Answering(reactor)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def answering_v6(reactor: Reactor) -> Iterator[Answering]:
+    try:
+        made = Answering(reactor, "::1")
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6 ({error})")
     yield made
     made.close()
 
@@ -182,6 +193,60 @@ def test_a_name_that_leads_elsewhere_by_now_is_followed(reactor: Reactor, answer
     second = Dialled(reactor, "east", answering.port)
     until(reactor, lambda: second.over)
     assert second.done
+
+
+# ---------------------------------------------------------------- IPv6
+
+BOTH = [(socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1")]
+
+
+def leading(monkeypatch: pytest.MonkeyPatch, found: list[tuple[int, str]]) -> None:
+    """The system's resolver knows these addresses of any name, in that order."""
+
+    def answer(host: str, port: int | None, *more: Any, **named: Any) -> list[tuple[Any, ...]]:
+        return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (address, port or 0)) for family, address in found]
+
+    monkeypatch.setattr(socket, "getaddrinfo", answer)
+
+
+def test_an_address_of_ipv6_is_dialled_at_once(reactor: Reactor, answering_v6: Answering, resolver: Resolver) -> None:
+    dialled = Dialled(reactor, "::1", answering_v6.port)
+    until(reactor, lambda: dialled.over)
+    assert dialled.done and resolver.asked == []
+
+
+def test_a_name_that_has_only_ipv6_leads_there(reactor: Reactor, answering_v6: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    leading(monkeypatch, BOTH[:1])
+    dialled = Dialled(reactor, "pod.namespace.svc", answering_v6.port)
+    until(reactor, lambda: dialled.over)
+    assert dialled.done and not dialled.failed
+
+
+def test_of_a_name_that_has_both_ipv4_is_dialled(reactor: Reactor, answering: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As before there was any other. Method: nobody listens at the other address."""
+    leading(monkeypatch, BOTH)
+    dialled = Dialled(reactor, "both", answering.port)
+    until(reactor, lambda: dialled.over)
+    assert dialled.done and not dialled.failed
+
+
+def test_a_dial_that_waits_knows_where_it_led(reactor: Reactor, answering_v6: Answering, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop of the listener is this one, so the dial is in a thread of its own."""
+    leading(monkeypatch, [(socket.AF_INET6, "::1")])
+    made: list[Connection] = []
+    thread = threading.Thread(target=lambda: made.append(dial(("east", answering_v6.port), SECRET, {"as": "test"})))
+    thread.start()
+    until(reactor, lambda: made)
+    thread.join()
+    made[0].close()
+    assert names.NAMES.known("east") == "::1"
+
+
+@pytest.mark.parametrize(("host", "own"), [("127.0.0.1", "127.0.0.1"), ("::1", "::1")])
+def test_a_site_listens_where_it_reaches_the_driver_from(host: str, own: str, request: pytest.FixtureRequest) -> None:
+    if own == "::1":
+        request.getfixturevalue("answering_v6")
+    assert source_address((host, 9)) == own
 
 
 # ---------------------------------------------------------------- sites

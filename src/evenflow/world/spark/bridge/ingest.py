@@ -25,6 +25,7 @@ from evenflow.sources.then import awaited, followed
 from evenflow.world.owned import OwnedDirectory
 from evenflow.world.spark.bridge.pushing import Ingresses, first_leaders
 from evenflow.world.spark.cluster.leftovers import INGEST
+from evenflow.world.spark.cluster.located import driver_host
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.run_loop import RunLoop
@@ -134,7 +135,7 @@ class Ingest:
     def _ingresses(self) -> Ingresses:
         """Where the rows go, as of now."""
         run, coordinator = self._run, self._coordinator
-        host = self._spark.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
+        host = driver_host(self._spark.sparkContext)
         leaders = first_leaders(run, self._source, coordinator.sites)
         return Ingresses(run.number, self._source, leaders, (host, coordinator.port), self._settling, coordinator.secret)
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from evenflow.errors import MessageForged, SourceError, StrangerRefused
 from evenflow.stream.schema import quoted, type_name
+from evenflow.world.spark.cluster.located import driver_host
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.executor.held import UNKNOWN
 from evenflow.world.spark.net.connection import Connection, words
@@ -88,8 +89,7 @@ def read_stream(spark: SparkSession, outlook: Outlook) -> DataFrame:
     name = f"evenflow_{outlook.run}_{outlook.sink}".replace("-", "_").replace(".", "_")
     ddl = ", ".join(f"{quoted(f.name)} {spark_type(f.type)}" for f in outlook.schema)
     archive = ship(spark.sparkContext)
-    host = spark.sparkContext.getConf().get("spark.driver.host") or "127.0.0.1"
-    place = Place(outlook.number, outlook.sink, (host, outlook.coordinator_port), outlook.secret)
+    place = Place(outlook.number, outlook.sink, (driver_host(spark.sparkContext), outlook.coordinator_port), outlook.secret)
     ask = on_executor(archive, __name__, "newest", place)
     say = on_executor(archive, __name__, "commit", place)
     fetch = on_executor(archive, __name__, "rows", place, outlook.schema.serialize().to_pybytes())

@@ -29,10 +29,11 @@ from evenflow.world.spark.cluster.diagnosis import (
     of_session,
     of_store,
 )
-from evenflow.world.spark.cluster.located import Executor, located
+from evenflow.world.spark.cluster.located import Executor, driver_host, driver_listens, located
 from evenflow.world.spark.cluster.placement import allocates, check_session, executors, free_slots
 from evenflow.world.spark.cluster.ship import on_executor, ship
 from evenflow.world.spark.executor.requirements import versions
+from evenflow.world.spark.net.listener import open_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,11 +100,10 @@ def _tls_found(spark: Any, options: Any) -> list[Finding]:
     from evenflow.world.spark.driver.network import new_trust
     from evenflow.world.spark.net.tls import check
 
-    host = spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1")
     try:
         trust = new_trust(options)
         assert trust.tls is not None
-        check(trust.tls, host)
+        check(trust.tls, driver_host(spark.sparkContext))
     except EvenflowError as error:
         return [Finding("error", "network", str(error))]
     return [Finding("fine", "network", "the driver's certificate is one that sites will take")]
@@ -121,11 +121,10 @@ def _cluster_found(spark: Any, wanted: int, options: Any, timeout_s: float) -> l
     found = of_session(session)
     if not there:
         return found
-    meeting = Meeting(conf.get("spark.driver.bindAddress", conf.get("spark.driver.host", "127.0.0.1")), len(there), timeout_s)
+    meeting = Meeting(driver_listens(context), len(there), timeout_s)
     try:
-        host = conf.get("spark.driver.host", "127.0.0.1")
-        task = on_executor(ship(context), "evenflow.world.spark.executor.examined", "examine", host, meeting.port, meeting.token,
-                           options.ports, timeout_s)  # fmt: skip
+        told = (driver_host(context), meeting.port, meeting.token, options.ports, timeout_s)
+        task = on_executor(ship(context), "evenflow.world.spark.executor.examined", "examine", *told)
         rdd = located(context, [executor.location for executor in there])
         seen: list[dict[str, Any]] = rdd.mapPartitions(lambda rows: [task()]).collect()
     except Exception as error:  # Whatever Spark makes of a Python that cannot even begin.
@@ -176,7 +175,7 @@ class Meeting:
 
     def __init__(self, host: str, wanted: int, patience_s: float) -> None:
         self._wanted, self._patience_s, self.token = wanted, patience_s, secrets.token_hex(16)
-        self._server = socket.create_server((host, 0))
+        self._server = open_port(host)
         self.port = int(self._server.getsockname()[1])
         self.offsets_s: dict[str, float] = {}
         self._here: dict[str, list[Any]] = {}

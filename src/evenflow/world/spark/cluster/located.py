@@ -1,10 +1,24 @@
-"""Executors, and tasks of Spark where they are wanted: a location is a preference, and no more than that."""
+"""Where the driver and the executors are, and tasks of Spark where they are wanted: a location is a preference, and no more than that."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+
+
+def driver_host(context: Any) -> str:
+    """Where executors reach the driver: a name or an address. Spark has addresses of IPv6 in brackets."""
+    return _plain(context.getConf().get("spark.driver.host", None) or "127.0.0.1")
+
+
+def driver_listens(context: Any) -> str:
+    """The address of this machine at which the driver listens, or a name of it."""
+    return _plain(context.getConf().get("spark.driver.bindAddress", None) or driver_host(context))
+
+
+def _plain(host: str) -> str:
+    return host.removeprefix("[").removesuffix("]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from evenflow.errors import ClusterError
 from evenflow.kernels import prepare
 from evenflow.policy.scaling import Bounds, Times
 from evenflow.world.spark.cluster.leftovers import clear
+from evenflow.world.spark.cluster.located import driver_host, driver_listens
 from evenflow.world.spark.cluster.placement import Placement
 from evenflow.world.spark.driver import control_client
 from evenflow.world.spark.driver.beginnings import Begins
@@ -61,9 +62,7 @@ class Sited(Begins):
         clear()
         control_client.clear()
         prepare(lambda: None)  # What the coordinator imports later must not hold its thread up.
-        conf = self.spark.sparkContext.getConf()
-        host = conf.get("spark.driver.host", "127.0.0.1")
-        bind = conf.get("spark.driver.bindAddress", host)
+        host, bind = driver_host(self.spark.sparkContext), driver_listens(self.spark.sparkContext)
         options, name = self.options, uuid.uuid4().hex[:12]
         wait_s, lease_s, trust = options.place_timeout_s, options.lease_s, new_trust(options)
         if trust.tls is not None:

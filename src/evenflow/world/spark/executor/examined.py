@@ -16,6 +16,7 @@ import time
 from typing import Any, Final
 
 from evenflow.world.spark.executor.requirements import versions
+from evenflow.world.spark.net.names import family_of, resolve
 
 DIAL_S: Final = 3.0
 MOST_BYTES: Final = 1 << 20
@@ -24,7 +25,7 @@ MOST_BYTES: Final = 1 << 20
 def examine(host: str, port: int, token: str, ports: tuple[int, int] | None, patience_s: float) -> dict[str, Any]:
     """Facts about this executor: see `diagnosis.Examined`. Never raises for what is wrong with it."""
     facts = about_here()
-    listening, facts["listens"] = _listen(ports)
+    listening, facts["listens"] = _listen(host, ports)
     facts["unreached"], facts["driver"] = {}, ""
     try:
         with socket.create_connection((host, port), DIAL_S) as driver:
@@ -83,13 +84,13 @@ def _descriptors() -> int:
     return int(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def _listen(ports: tuple[int, int] | None) -> tuple[socket.socket | None, str]:
-    """(a listening socket, ""), or (None, why there is none)."""
-    error: OSError | None = None
+def _listen(host: str, ports: tuple[int, int] | None) -> tuple[socket.socket | None, str]:
+    """(a listening socket, of the kind by which that host is reached, ""), or (None, why there is none)."""
+    error: OSError | ValueError | None = None
     for port in (0,) if ports is None else range(ports[0], ports[1] + 1):
         try:
-            return socket.create_server(("", port)), ""
-        except OSError as failed:
+            return socket.create_server(("", port), family=family_of(resolve(host))), ""
+        except (OSError, ValueError) as failed:
             error = failed
     return None, f"no port of {ports} is free: {error}" if ports else f"no port can be opened: {error}"
 

@@ -21,6 +21,7 @@ from evenflow.world.spark.net import control
 from evenflow.world.spark.net.connection import Connection
 from evenflow.world.spark.net.handshake import HANDSHAKE_TIMEOUT_S, Hello, dial
 from evenflow.world.spark.net.listener import open_port
+from evenflow.world.spark.net.names import family_of, resolve
 from evenflow.world.spark.net.priority import SERVING, weighed
 from evenflow.world.spark.net.tls import check
 from evenflow.world.spark.net.trust import Trusted, trust_in
@@ -139,8 +140,9 @@ def address_in(network: str) -> str:
 
 def source_address(target: tuple[str, int]) -> str:
     """This machine's own address on the way to another one. Nothing is sent. Raises OSError."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(target)
+    address = resolve(target[0])
+    with socket.socket(family_of(address), socket.SOCK_DGRAM) as probe:
+        probe.connect((address, target[1]))
         return str(probe.getsockname()[0])
 
 

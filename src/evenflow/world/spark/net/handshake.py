@@ -184,8 +184,7 @@ def dial(address: tuple[str, int], secret: Trusted, hello: Hello, timeout_s: flo
                 sock.sendall(end.out)
                 end.out = b""
         sock.settimeout(None)
-        if sock.family == socket.AF_INET:  # Who dials again, in a loop, knows where this led.
-            names.NAMES.remember(address[0], str(sock.getpeername()[0]))
+        names.NAMES.remember(address[0], str(sock.getpeername()[0]))  # Who dials again, in a loop, knows where this led.
         return end.connection(sock)
     except BaseException:
         sock.close()

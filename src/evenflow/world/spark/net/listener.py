@@ -36,12 +36,13 @@ Welcome = Callable[[Connection, Hello], None]
 def open_port(host: str = "", ports: tuple[int, int] | None = None) -> socket.socket:
     """A listening TCP socket on a free port. host: "" for every interface. ports: the first and the last that it may be; the first free one
     is taken, so that a second site on a machine has the next. Raises OSError, PortsTaken."""
+    family = names.family_of(names.resolve(host) if host else host)
     if ports is None:
-        return socket.create_server((host, 0), backlog=256)
+        return socket.create_server((host, 0), family=family, backlog=256)
     first, last = ports
     for port in range(first, last + 1):
         try:
-            return socket.create_server((host, port), backlog=256)
+            return socket.create_server((host, port), family=family, backlog=256)
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
@@ -216,13 +217,8 @@ class Dialer:
         self._trust, self._hello, self._address = trust, hello, address
         self._tls: Encrypted | None = None
         self._end: Connecting | None = None if trust.tls else Connecting(trust.secret, hello, self._listens)
-        self._over = self._connected = False
-        try:
-            self._sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        except OSError as error:  # Out of descriptors.
-            self._over, reason = True, str(error)
-            reactor.call_later(0.0, lambda: failed(reason))
-            return
+        self._sock: socket.socket  # Once it is known where the name leads.
+        self._over = self._dials = self._connected = False
         reactor.call_later(HANDSHAKE_TIMEOUT_S, lambda: self._fail("no answer in time"))
         names.find(address[0], reactor, self._found, self._fail)
 
@@ -231,12 +227,13 @@ class Dialer:
         if self._over:
             return
         try:
+            self._sock, self._dials = socket.socket(names.family_of(host), socket.SOCK_STREAM), True
             self._sock.setblocking(False)
             tune(self._sock)
             code = self._sock.connect_ex((host, self._address[1]))
             self._reactor.register(self._sock.fileno(), WRITABLE, self._ready)
             reason = "" if code in (0, errno.EINPROGRESS) else errno.errorcode.get(code, str(code))
-        except OSError as error:
+        except OSError as error:  # Out of descriptors, or no way there.
             reason = str(error)
         if reason:
             self._reactor.call_later(0.0, lambda: self._fail(reason))
@@ -291,8 +288,9 @@ class Dialer:
         """Stop without calling anybody."""
         if not self._over:
             self._over = True
-            self._reactor.unregister(self._sock.fileno())
-            self._sock.close()
+            if self._dials:
+                self._reactor.unregister(self._sock.fileno())
+                self._sock.close()
 
     def _fail(self, reason: str) -> None:
         if not self._over:

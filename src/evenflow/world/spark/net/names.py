@@ -41,7 +41,7 @@ class Names:
             self._known[host] = address
 
     def ask(self, host: str, told: Told) -> None:
-        """told(an IPv4 address, "") or told(None, why): in another thread, or in this one before this returns."""
+        """told(an address, "") or told(None, why): in another thread, or in this one before this returns."""
         with self._lock:
             failed_s, why = self._failed.get(host, (0.0, ""))
             if not why or time.monotonic() - failed_s >= AGAIN_S:
@@ -60,7 +60,7 @@ class Names:
 
     def _look_up(self, host: str) -> None:
         try:
-            self._answer(host, str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0]), "")
+            self._answer(host, resolve(host), "")
         except Exception as error:  # OSError; UnicodeError of what can be no name.
             self._answer(host, None, f"the name {host!r} does not resolve: {getattr(error, 'strerror', None) or error}")
 
@@ -80,7 +80,7 @@ NAMES = Names()
 
 
 def find(host: str, reactor: Reactor, found: Callable[[str], None], failed: Callable[[str], None]) -> None:
-    """Call `found(an IPv4 address)` or `failed(why)`, one of them, once, in the reactor's thread; if `host` is an address, at once. There
+    """Call `found(an address)` or `failed(why)`, one of them, once, in the reactor's thread; if `host` is an address, at once. There
     is no bound: who has waited long enough no longer listens. In the reactor's thread."""
     if is_address(host):
         found(host)
@@ -104,12 +104,26 @@ def find(host: str, reactor: Reactor, found: Callable[[str], None], failed: Call
     names.ask(host, told)
 
 
+def resolve(host: str) -> str:
+    """Where a name leads: to an address of IPv4 if it has one, else to one of IPv6. An address leads to itself. It takes as long as the
+    system's resolver does. Raises OSError, and UnicodeError for what can be no name."""
+    if is_address(host):
+        return host
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return str(min(found, key=lambda each: each[0] != socket.AF_INET)[4][0])
+
+
+def family_of(address: str) -> socket.AddressFamily:
+    """Of what a socket has to be that uses it; of IPv4 for "", which is every interface."""
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
 def is_address(host: str) -> bool:
     try:
-        socket.inet_pton(socket.AF_INET, host)
+        socket.inet_pton(family_of(host), host)
     except (OSError, ValueError):
         return False
     return True
 
 
-__all__ = ["NAMES", "Names", "find", "is_address"]
+__all__ = ["NAMES", "Names", "family_of", "find", "is_address", "resolve"]
