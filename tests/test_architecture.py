@@ -418,8 +418,7 @@ MAY_UNPICKLE = {
     "world.spark.executor.site": "a run's program, at a site, from its driver",
     "world.spark.cluster.ship": "arguments of a task, which Spark has brought with its function",
     "world.spark.bridge.functions": "functions of PySpark that the user's own session holds",
-    "operator.totals.user_states": "states of the user's aggregators that are of no Arrow type",
-    "query.user.aggregator": "the same",
+    "query.user.states": "states of the user's aggregators that are of no Arrow type, in which nothing is named but what is kept",
     "query.serial": "what a dataflow's file holds, if the user says so",
 }
 

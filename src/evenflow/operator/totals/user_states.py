@@ -6,7 +6,6 @@ before has it unchanged (protocol S1).
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from evenflow.query.aggregates import AggCall, Cell
-from evenflow.query.user.aggregator import Aggregator, pack, pickled, unpack
+from evenflow.query.user.aggregator import Aggregator, pack, pickled, unpack, unpickled
 from evenflow.query.user.calling import values_of
 from evenflow.state.pages import Touched
 from evenflow.stream.arrays import Int64s
@@ -28,7 +27,7 @@ def fold_states(call: AggCall, made: Aggregator, column: npt.NDArray[np.object_]
     if partial in batch.schema.names:
         parts = batch.column(partial).take(pa.array(_by_group(touched.ordinals))).to_pylist()
         for slot, (start, stop) in zip(slots, _bounds(touched.ordinals, len(slots)), strict=True):
-            states = [pickle.loads(part) for part in parts[start:stop]]
+            states = [unpickled(made, part) for part in parts[start:stop]]
             if column[slot] is not None:
                 states.insert(0, unpack(made, column[slot]))
             column[slot] = pack(made, _united(made, states))

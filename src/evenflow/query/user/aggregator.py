@@ -22,31 +22,32 @@ rows are sent, and sessions can be united. What the methods return must be a fun
 
 from __future__ import annotations
 
-import pickle
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError, TypeMismatch
 from evenflow.query.user.formula import Formula
+from evenflow.query.user.states import Named, Unkept, from_bytes, is_named, to_bytes
 from evenflow.stream.kept import Handing, handing
 from evenflow.stream.schema import parse_type
 from evenflow.stream.values import NOT_OF_TYPE, array_of
-
-_PICKLE: Final = 5
-"""Pickle's protocol: the same in every Python that Evenflow runs in."""
 
 
 class Aggregator:
     """Subclass it; give an instance to `agg` by calling it, or to SQL by a name.
 
     output: the type of `finish`, as DDL ("double"). state: the type of a state, "bigint" or "array<double>", which is checked and kept as
-    it is, with dicts for structures and maps; None: any Python value that can be pickled, such as a tuple or a dict. It may not be None.
+    it is, with dicts for structures and maps; None: any Python value that is made of numbers, texts, bytes, times, decimals, tuples,
+    lists, dicts, sets, Python's other collections, and NumPy's arrays and numbers. It may not be None. keeps: other classes, and functions
+    that make values, which such a state may have besides. They are called with whatever a checkpoint says.
     """
 
     output: ClassVar[str]
     state: ClassVar[str | None] = None
+    keeps: ClassVar[Sequence[Named]] = ()
 
     def zero(self) -> Any:
         """The state of no rows."""
@@ -85,6 +86,8 @@ class Aggregator:
 
     @cached_property
     def _stored(self) -> pa.DataType:
+        if not isinstance(self.keeps, tuple | list) or not all(map(is_named, self.keeps)):
+            raise QueryError(f"the aggregator {type(self).__name__}: keeps has classes and functions, not {self.keeps!r}")
         return pa.binary() if self.state is None else self._declared("state", self.state)
 
     @cached_property
@@ -143,7 +146,9 @@ def pack(aggregator: Aggregator, state: Any) -> Any:
 def pickled(aggregator: Aggregator, state: Any) -> bytes:
     """A state as bytes, in which parts of it are sent."""
     try:
-        return pickle.dumps(state, _PICKLE)
+        return to_bytes(state, aggregator.keeps)
+    except Unkept as error:
+        raise _unkept(aggregator, error) from error
     except Exception as error:  # Anything can go wrong inside a user's class.
         raise TypeMismatch(
             f"the aggregator {type(aggregator).__name__}: its state {state!r} cannot be pickled ({type(error).__name__}: {error}); "
@@ -154,6 +159,24 @@ def pickled(aggregator: Aggregator, state: Any) -> bytes:
 def unpack(aggregator: Aggregator, kept: Any) -> Any:
     """What `pack` was given. The user may change it. A structure or a map is a dict."""
     if aggregator.state is None:
-        return pickle.loads(kept)
+        return unpickled(aggregator, kept)
     handed = aggregator._handing
     return kept if handed is None else handed(kept)
+
+
+def unpickled(aggregator: Aggregator, data: bytes) -> Any:
+    """What `pickled` was given. Raises TypeMismatch for bytes that it never made, of which nothing is run."""
+    try:
+        return from_bytes(data, aggregator.keeps)
+    except Unkept as error:
+        raise _unkept(aggregator, error) from error
+    except Exception as error:
+        what = f"the aggregator {type(aggregator).__name__}: a state cannot be read"
+        raise TypeMismatch(f"{what} ({type(error).__name__}: {error})") from error
+
+
+def _unkept(aggregator: Aggregator, what: Unkept) -> TypeMismatch:
+    return TypeMismatch(
+        f"the aggregator {type(aggregator).__name__}: its state has {what}, which is not kept; make it of numbers, strings, tuples, lists "
+        "and dicts, or name that in the aggregator's `keeps`, if whoever can write to your checkpoints may call it"
+    )

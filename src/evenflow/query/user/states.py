@@ -1,0 +1,120 @@
+"""States of aggregators as bytes, and back: pickles in which nothing is named but what a state may be made of.
+
+A state is kept in checkpoints and savepoints, at a place where others may write; reading a pickle that names `os.system` runs it. So what
+a state names is of a fixed list, or of what its aggregator says that it keeps, when it is written and when it is read. NumPy's arrays and
+numbers are written in a form of our own: what reads theirs was never meant for bytes that somebody else has made.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import decimal
+import fractions
+import io
+import pickle
+import re
+import uuid
+from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, FunctionType
+from typing import Any, Final
+
+import numpy as np
+
+from evenflow.query.user.row import Row
+
+_PROTOCOL: Final = 5
+"""Pickle's: the same in every Python that Evenflow runs in."""
+_NAMED: Final = re.compile(rb"[\x82-\x84\x93\n]")
+"""A pickle without any of these bytes names nothing: EXT1 to EXT4 and STACK_GLOBAL are among them, GLOBAL and INST end names with lines."""
+_NUMBERS: Final = frozenset("biufcSUmM")
+"""Kinds of NumPy's types that are values by themselves."""
+
+Named = Callable[..., Any]
+"""A class, or a function that makes a value: what a pickle names. See `is_named`."""
+
+
+def is_named(value: object) -> bool:
+    return isinstance(value, type | FunctionType | BuiltinFunctionType)
+
+
+def _array(dtype: str, shape: tuple[int, ...], data: bytes) -> np.ndarray[Any, Any]:
+    if min(shape, default=0) < 0:
+        raise Unkept(f"an array of the shape {shape}")
+    return np.ndarray(shape, _dtype(dtype), data).copy()
+
+
+def _number(dtype: str, data: bytes) -> np.generic:
+    kind = _dtype(dtype)
+    found: np.generic = np.frombuffer(data, kind, 1)[0] if kind.itemsize else kind.type()
+    return found
+
+
+def _dtype(text: str) -> np.dtype[Any]:
+    found = np.dtype(text) if isinstance(text, str) else None
+    if found is None or found.kind not in _NUMBERS:
+        raise Unkept(f"an array of {text!r}")
+    return found
+
+
+KEPT: Final[tuple[Named, ...]] = (
+    bool, complex, dict, float, frozenset, int, list, set, str, tuple,
+    collections.Counter, collections.OrderedDict, collections.defaultdict, collections.deque,
+    datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone,
+    decimal.Decimal, fractions.Fraction, uuid.UUID, Row, _array, _number,
+)  # fmt: skip
+"""What any state may be made of, beside what it names nothing for."""
+
+
+class Unkept(Exception):
+    """A state has something that is not kept: the text says what."""
+
+
+def to_bytes(state: Any, more: Sequence[Named] = ()) -> bytes:
+    """more: what may be named beside KEPT. Raises Unkept, and whatever a class of the user's raises when it is pickled."""
+    data = pickle.dumps(state, _PROTOCOL)
+    if _NAMED.search(data) is None:
+        return data
+    written = io.BytesIO()
+    _Writer(written, more).dump(state)
+    return written.getvalue()
+
+
+def from_bytes(data: bytes, more: Sequence[Named] = ()) -> Any:
+    """What `to_bytes` was given. Raises Unkept, whatever the bytes are, and what a class that is kept raises."""
+    if _NAMED.search(data) is None:
+        return pickle.loads(data)
+    return _Reader(io.BytesIO(data), more).load()
+
+
+class _Writer(pickle.Pickler):
+    def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
+        super().__init__(file, _PROTOCOL)
+        self._may = {*KEPT, *more}
+
+    def reducer_override(self, value: Any) -> Any:
+        """Is called for all that has no form of pickle's own, classes and functions included: those are what a pickle names."""
+        if type(value) is np.ndarray and value.dtype.kind in _NUMBERS:
+            return _array, (value.dtype.str, value.shape, value.tobytes())
+        if isinstance(value, np.generic) and value.dtype.kind in _NUMBERS:
+            return _number, (value.dtype.str, value.tobytes())
+        if is_named(value) and value not in self._may:
+            raise Unkept(".".join(_name_of(value)))
+        return NotImplemented
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
+        super().__init__(file)
+        self._may = {_name_of(each): each for each in (*KEPT, *more)}
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Nothing is imported: it is there already, or it is not meant."""
+        found = self._may.get((module, name))
+        if found is None:
+            raise Unkept(f"{module}.{name}")
+        return found
+
+
+def _name_of(value: Any) -> tuple[str, str]:
+    return str(value.__module__), str(value.__qualname__)
