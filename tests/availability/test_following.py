@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from evenflow.availability.collecting import collecting
-from evenflow.availability.entries import Completed, Entry, Logged, to_bytes
+from evenflow.availability.entries import Completed, Cut, Entry, Logged, to_bytes
 from evenflow.availability.following import Following
 from evenflow.availability.retained import RETAINED
 from evenflow.availability.standing import standing
@@ -91,6 +93,41 @@ def test_rows_that_cuts_behind_a_checkpoint_name_are_in_its_snapshot() -> None:
         found.add(entry, 2)
     snapshot = found.snapshot(entries[-1].matter)  # type: ignore[arg-type]
     assert snapshot is not None and to_bytes(snapshot) == to_bytes(whole(entries[-1].matter, entries))  # type: ignore[arg-type]
+
+
+def thinned(cut: Cut) -> Cut:
+    return cut._replace(rows=100, keep=(500_000,), dropped=(cut.epoch,))
+
+
+def shedding(generations: int) -> list[Entry]:
+    """The same with rows left out, in epochs of which most are forgotten before the next checkpoint begins."""
+    entries = []
+    for entry in lived(generations, 4, each=5):
+        if isinstance(entry.matter, Logged):
+            cuts = {
+                key: tuple(each._replace(rows=100, keep=(500_000,), dropped=(each.epoch,)) for each in of)
+                for key, of in entry.matter.cuts.items()
+            }
+            entry = replace(entry, matter=replace(entry.matter, cuts=cuts))
+        entries.append(entry)
+    return entries
+
+
+@pytest.mark.parametrize("generations", [1, 2])
+def test_what_was_left_out_is_counted_though_its_cuts_are_forgotten(generations: int) -> None:
+    """Goal: the same sums for who has appended and for who reads. Method: each checkpoint begins when most cuts before it are gone; the
+    second generation has read what the first one left out."""
+    entries = shedding(generations)
+    begun = next(entry.number for entry in entries if entry.generation == generations)
+    known = standing(entries[:begun])
+    found, before = followed(entries, known=begun), dict(known.left_out)
+    own = [made for made in checkpoints_of(entries) if found.snapshot(made) is not None]
+    assert len(own) == RETAINED
+    for made in own:
+        snapshot = found.snapshot(made)
+        assert snapshot is not None and to_bytes(snapshot) == to_bytes(whole(made, entries))
+        assert all(sum(each.dropped) >= made.epoch for each in snapshot.matter.left_out.values())  # type: ignore[union-attr]
+    assert known.left_out == before
 
 
 # ------------------------------------------------ who collects by it

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from evenflow.availability.entries import Completed, Entry
+from evenflow.availability.entries import Completed, Entry, LeftOut
 from evenflow.availability.retained import RETAINED
 from evenflow.availability.standing import Standing
 
@@ -30,7 +30,7 @@ class Following:
         cuts = {key: list(of) for key, of in known.cuts.items()}
         own = replace(
             known, contents=list(known.contents), cuts=cuts, begins=list(known.begins), rows=dict(known.rows),
-            programs=list(known.programs),
+            programs=list(known.programs), left_out=dict(known.left_out),
         )  # fmt: skip
         found = Following(own)
         found._forget(None)
@@ -66,10 +66,13 @@ class Following:
 
     def _forget(self, under_way: int | None) -> None:
         """Cuts up to that epoch, or all, but for the last one of each partition: the next one has to follow on it."""
-        for cuts in self._fold.cuts.values():
+        for key, cuts in self._fold.cuts.items():
             count = 0
             while count < len(cuts) - 1 and (under_way is None or cuts[count].epoch <= under_way):
                 count += 1
             if count:
                 self._forgotten = max(self._forgotten, cuts[count - 1].epoch)
+                gone = LeftOut.of(cuts[:count], self._fold.left_out.get(key))
+                if gone is not None:
+                    self._fold.left_out[key] = gone  # A snapshot is of a checkpoint behind all that is forgotten.
                 del cuts[:count]

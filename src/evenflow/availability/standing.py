@@ -205,7 +205,7 @@ class Standing:
             made,
             None if self.restored is None else replace(self.restored, pieces=()),
             {name: epoch for name, epoch in self.rows.items() if epoch > made.epoch},
-            dict(self.left_out),
+            {key: self.left_out[key] for key in self.cuts if key in self.left_out},
         )
         return Entry(self.last, self.generation, self.nonce, matter)
 
