@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import evenflow as ef
-from evenflow.errors import EvenflowError, ExpressionError, QueryError, SourceError, StatisticsError
+from evenflow.errors import EvenflowError, ExpressionError, QueryError, SinkError, SourceError, StatisticsError
 from evenflow.query.duration import duration_us
 from evenflow.query.expression import compile_expression
 from evenflow.query.pattern import compile_pattern
+from evenflow.sinks.closings import closing_from
+from evenflow.sinks.manifests import manifest_from
 from evenflow.sources.debezium import DebeziumDecoder, Misfit
 from evenflow.sources.messages import parse_messages
 from evenflow.sources.tcp import Lines
@@ -295,6 +298,30 @@ def test_any_file_of_rows(tmp_path: Path, lines: list[bytes], format: Any, decla
         reader = ef.sources.replay(str(path), speed=None, format=format, schema=LINED if declared else None).open(0, 1)
         while not reader.ended:
             reader.read(0, 1000)
+
+
+@pytest.mark.parametrize("read", [manifest_from, closing_from])
+@pytest.mark.parametrize("depth", [1_000, 100_000])
+def test_deep_json_in_a_directory_of_a_sink_is_an_error_in_words(read: Callable[[bytes, str], object], depth: int) -> None:
+    with pytest.raises(SinkError, match="somebody else has written it"):
+        read(b"[" * depth, "there")
+
+
+def test_an_arrow_file_whose_offsets_lead_elsewhere_is_an_error_in_words(tmp_path: Path) -> None:
+    """Goal: nobody is given what is behind a file in memory, and no process ends by it. Method: the second text ends where the first one
+    begins, or far behind the last one; which it is nobody sees who does not look at all offsets."""
+    table, path = pa.table({"k": pa.array([1, 2, 3], pa.int64()), "s": ["some", "texts", "here"]}), tmp_path / "rows.arrow"
+    good = pa.array([0, 4, 9, 13], pa.int32()).buffers()[1].to_pybytes()
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    whole = path.read_bytes()
+    assert whole.count(good) == 1
+    for wrong in ([0, 4, 100_000, 13], [0, 9, 4, 13], [0, 4, 9, 100_000], [-4, 4, 9, 13]):
+        path.write_bytes(whole.replace(good, pa.array(wrong, pa.int32()).buffers()[1].to_pybytes()))
+        with pytest.raises(SourceError, match="cannot be read beyond row 0"):
+            ef.sources.replay(str(path), speed=None).open(0, 1).read(0, 10)
+    path.write_bytes(whole)
+    ef.sources.replay(str(path), speed=None).open(0, 1).read(0, 10)
 
 
 @pytest.mark.parametrize("depth", [1000, 1_000_000])

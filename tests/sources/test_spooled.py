@@ -198,7 +198,7 @@ def test_large_batches_are_several_objects(tmp_path: Path) -> None:
     assert read(SpooledReader(there), 50_000)[0] == list(range(OBJECT_ROWS + 10))
 
 
-@pytest.mark.parametrize("damage", ["row", "name", "gone", "outside"])
+@pytest.mark.parametrize("damage", ["row", "name", "deep", "gone", "outside"])
 def test_what_is_not_as_it_was_written_is_not_believed(tmp_path: Path, damage: str) -> None:
     there = spool(tmp_path)
     write(there, 0, [[1, 2, 3]])
@@ -210,6 +210,8 @@ def test_what_is_not_as_it_was_written_is_not_believed(tmp_path: Path, damage: s
         file.write_bytes(data)
     elif damage == "name":
         named.write_bytes(named.read_bytes()[:-9])
+    elif damage == "deep":
+        named.write_text("[" * 100_000)
     elif damage == "gone":
         file.unlink()
     else:

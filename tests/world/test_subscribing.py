@@ -28,7 +28,7 @@ from evenflow.sinks import stream
 from evenflow.sinks.stream import SECRET_VARIABLE
 from evenflow.stream.region_url import place_of
 from evenflow.world.spark.net.framing import CONTROL, ROWS
-from evenflow.world.spark.net.handshake import dial
+from evenflow.world.spark.net.handshake import Connecting, dial
 from evenflow.world.spark.regions import serving
 from evenflow.world.spark.regions.serving import Served, StreamServer, StreamWriter
 from evenflow.world.spark.regions.subscriber import Subscriber
@@ -239,6 +239,21 @@ def test_strangers_at_the_port_harm_nobody(region: Callable[..., StreamServer], 
         stranger.sendall(said)
         publish(server, 1, ended=True)
         assert all_of(subscribe(at(server), after=0)) == [1]
+
+
+def test_a_hello_that_is_nested_too_deeply_harms_nobody(region: Callable[..., StreamServer]) -> None:
+    """Goal: who may read closes the port to nobody else. Method: the proof is right, and behind it come 2,000 brackets."""
+    server = region()
+    publish(server, 1)
+    with socket.create_connection(("127.0.0.1", server.port)) as reader:
+        end = Connecting(secret_of(None, "test"), {}, server.port)
+        end._hello = b"[" * 2_000
+        reader.settimeout(10.0)
+        while not end.out:
+            end.feed(reader.recv(end.needs))
+        reader.sendall(end.out)
+        assert reader.recv(100) == b""
+    assert some(subscribe(at(server), after=0), 1) == [1]
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def closing_from(data: bytes, where: str) -> Closing:
         closing = Closing(str(form["run"]), tuple(int(epoch) for epoch in form["epochs"]))
         if not closing.epochs or name_from(form["file"]) != closing.file:
             raise ValueError(f"its file is {form['file']!r}")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SinkError(f"{where} is not a decision of a parquet sink ({error!r}); somebody else has written it") from error
     return closing
 

@@ -94,7 +94,7 @@ def manifest_from(data: bytes, where: str) -> Manifest:
         parts = tuple(part_from(entry) for entry in form["files" if version == 2 else "parts"])
         file = name_from(form["file"]) if version in (3, 4) else None
         return Manifest(str(form["run"]), int(form["epoch"]), parts, file, int(form["slot"]) if version == 5 else None)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SinkError(f"{where} is not a manifest of a parquet sink ({error!r}); somebody else has written it") from error
 
 

@@ -202,14 +202,21 @@ def json_with_maps(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:
-    """An Arrow IPC file or stream."""
-    with opened(file) if is_remote(file) else pa.memory_map(file) as source:
-        if source.read(6) == b"ARROW1":
-            reader = pa.ipc.open_file(source)
-            yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
-            return
-        source.seek(0)
-        yield from pa.ipc.open_stream(source)
+    """An Arrow IPC file or stream. It is read, and not mapped: who cuts off a file that is mapped ends the process. Raises ArrowInvalid for
+    offsets that lead out of what is there: nobody who reads rows looks at them, and behind them is somebody else's memory."""
+    with opened(file) if is_remote(file) else pa.OSFile(file) as source:
+        for batch in _arrow_batches(source):
+            batch.validate(full=True)
+            yield batch
+
+
+def _arrow_batches(source: Any) -> Iterator[pa.RecordBatch]:
+    if source.read(6) == b"ARROW1":
+        reader = pa.ipc.open_file(source)
+        yield from (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return
+    source.seek(0)
+    yield from pa.ipc.open_stream(source)
 
 
 def parquet_file(file: Any) -> pq.ParquetFile:

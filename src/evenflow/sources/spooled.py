@@ -99,7 +99,7 @@ class Spool:
             said = json.loads(data)
             pieces = tuple(Piece(str(name), int(rows), str(digest)) for name, rows, digest in said["pieces"])
             return Batch(number, int(said["first"]), pieces, bool(said["ended"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise LocationError(f"{self._store.url}: {name} does not say which rows it means; it was altered or cut off") from error
 
     def rows(self, batch: Batch, skip: int) -> Iterator[pa.RecordBatch]:

@@ -119,7 +119,7 @@ class WebHdfsStore:
             return []
         try:
             return [(str(e["pathSuffix"]), str(e["type"]), int(e["length"])) for e in json.loads(answer)["FileStatuses"]["FileStatus"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise OSError(errno.EPROTO, f"the name node's listing cannot be read ({error})", above) from error
 
     def _ask(self, method: str, op: str, path: str, body: bytes | None = None, most: int = MOST_ANSWER_BYTES, **said: str) -> bytes:
@@ -154,7 +154,7 @@ def _refusal(status: int, answer: bytes, path: str) -> OSError:
     try:
         said = json.loads(answer)["RemoteException"]
         kind, message = str(said["exception"]), str(said["message"]).partition("\n")[0][:300]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         kind, message = "", f"HTTP status {status}"
     code = errno.EACCES if status == 401 else KINDS.get(kind, errno.EIO)
     return OSError(code, f"{kind}: {message}" if kind else message, path)

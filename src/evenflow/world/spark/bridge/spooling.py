@@ -98,7 +98,7 @@ def _files(box: Box, url: str, spark: SparkSession, executors: int) -> Source:
         files = tuple(f"{_place(url)}/{file}" for file in said["files"])
     except OSError as error:
         raise LocationError(explain(f"keep the rows of {box.name!r} in {name}", url, error)) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise LocationError(f"checkpoint location {url}: {name} does not say which files it means; it was altered or cut off") from error
     return ReplaySource(files, "parquet", _columns(box), "ts", None)
 

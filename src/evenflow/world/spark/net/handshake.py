@@ -111,7 +111,10 @@ class Accepting:
         agreed = Agreed(self._secret, self._nonce, nonce, self._port, hello, self._certificate)
         if not hmac.compare_digest(proof, agreed.derive(b"connects")):
             raise StrangerRefused("does not know the secret, or means another port")
-        said = json.loads(hello)
+        try:
+            said = json.loads(hello)
+        except RecursionError:
+            said = None
         if not isinstance(said, dict):
             raise StrangerRefused("does not say what it wants")
         self.out, self.hello, self._agreed = agreed.derive(b"accepts"), said, agreed

@@ -39,6 +39,8 @@ WANTED_MOST: Final = 1_024
 """Epochs that a subscriber may have asked for besides: it asks for one when that is late."""
 SUBSCRIBERS_MOST: Final = 256
 LAST_WORDS_S: Final = 2.0
+AGAIN_S: Final = 0.1
+"""How long nobody is served after an error that nobody has foreseen."""
 """So long a run that is over waits for its subscribers to have read all; a run that goes on never waits."""
 SILENT_S: Final = 0.1
 """Who calls at a region that is silent is told so, and let go so much later."""
@@ -151,10 +153,12 @@ class StreamServer:
     def _serve(self) -> None:
         try:
             while not self._closing.is_set():
-                self._reactor.poll(1.0)
-                self._kept.trim(_now_us())
-        except Exception:
-            log.exception("the port of stream sink %r has failed; the run goes on without it", self._name)
+                try:
+                    self._reactor.poll(1.0)
+                    self._kept.trim(_now_us())
+                except Exception:
+                    log.exception("the port of stream sink %r met an error and goes on", self._name)
+                    self._closing.wait(AGAIN_S)
         finally:
             for channel in list(self._places):
                 channel.close()

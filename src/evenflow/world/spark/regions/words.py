@@ -95,7 +95,7 @@ def rows_in(rows: memoryview, schema: pa.Schema | None) -> pa.RecordBatch:
         raise UnreadableMessage("rows came before their columns were told")
     try:
         batch = pa.ipc.read_record_batch(pa.py_buffer(rows), schema)
-        batch.validate()
+        batch.validate(full=True)
     except (ValueError, pa.ArrowException, OSError) as error:
         raise UnreadableMessage(f"{len(rows)} bytes are no rows of these columns: {error}") from error
     return batch
