@@ -242,7 +242,7 @@ def test_sites_says_what_has_failed_and_what_is_over() -> None:
     over._generations.stop(False)
     coordinator: Any = SimpleNamespace(describe_sites=list, engine="e1")
     engine: Any = SimpleNamespace(
-        runs=(failed, over, live), replicas=2, spares=0, _ensure_sites=lambda: coordinator, _standbys=SimpleNamespace(progress=()),
+        runs=(failed, over, live), replicas=2, spares=0, _once_there=lambda: coordinator, _standbys=SimpleNamespace(progress=()),
         spark=SimpleNamespace(sparkContext=SimpleNamespace(master="local")),
     )  # fmt: skip
     found = Operations(engine).describe()["runs"]

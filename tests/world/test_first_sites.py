@@ -15,7 +15,7 @@ from tests.world.test_failed_runs import Unclosed
 from tests.world.test_watching import small_run
 
 import evenflow as ef
-from evenflow.errors import ClusterError
+from evenflow.errors import ClusterError, OperationRefused
 from evenflow.world.spark.driver import engine as engine_module
 from evenflow.world.spark.driver import in_place, scaling, sited
 from evenflow.world.spark.driver import run as run_module
@@ -28,6 +28,8 @@ pytestmark = [pytest.mark.timeout(30)]
 
 class Context:
     """Of Spark."""
+
+    master = "local"
 
     def getConf(self) -> dict[str, str]:
         return {}
@@ -161,6 +163,28 @@ def test_who_waits_for_sites_hears_of_the_end(placed: type[Placed]) -> None:
     engine.stop()
     begins.join(20)
     assert said == ["the engine has been stopped"] and coordinators() == before and placed.made[0].stopped.is_set()
+
+
+def test_nobody_who_looks_or_drains_waits_for_a_site_that_is_missing(placed: type[Placed]) -> None:
+    """Goal: what people do about a missing site they can do while it is missing, and runs that need the engine's lock for the loss have
+    it. Method: sites were placed once; of two none is there any more, and whoever would wait for them fails."""
+    engine = Engine()
+    try:
+        engine._ensure_sites()
+
+        def never(self: Placed) -> None:
+            raise AssertionError("it waits")
+
+        placed.ensuring = never
+        assert engine.describe()["sites"] == []
+        with pytest.raises(OperationRefused, match="there is no site 1"):
+            engine.drain(1)
+        with pytest.raises(OperationRefused, match="no site 1|there is no"):
+            engine.profile(1)
+        with pytest.raises(AssertionError, match="it waits"):
+            engine._ensure_sites()
+    finally:
+        engine.stop()
 
 
 # ---------------------------------------------------------------- the end

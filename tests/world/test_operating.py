@@ -113,7 +113,7 @@ class Engine(SimpleNamespace):
 
     @property
     def sites_now(self) -> tuple[int, ...]:
-        return tuple(self._ensure_sites().sites)
+        return tuple(self._once_there().sites)
 
 
 class Made:
@@ -124,7 +124,7 @@ class Made:
         self.coordinator = Coordinator(drivens, sites + spares)
         self.engine: Any = Engine(
             sites=sites, spares=spares, replicas=replicas, runs=[Handle(driven) for driven in drivens], _lock=threading.RLock(),
-            _ensure_sites=lambda: self.coordinator, _placement=SimpleNamespace(await_ends=lambda jobs: self.awaited.update(jobs)),
+            _once_there=lambda: self.coordinator, _placement=SimpleNamespace(await_ends=lambda jobs: self.awaited.update(jobs)),
         )  # fmt: skip
         self.awaited: set[int] = set()
         self.operations = Operations(self.engine)

@@ -393,7 +393,7 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         """Let other processes of this user on this machine ask for all this: `evenflow sites`, `drain`, and so on. Returns the file that
         says where, which is gone when the engine stops. Raises EngineUnreachable if it cannot be written."""
         with self._lock:
-            coordinator = self._ensure_sites()
+            coordinator = self._once_there()
             if self._control is None:
                 self._control = ControlPort(self, coordinator)
             return self._control.file

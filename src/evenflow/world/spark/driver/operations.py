@@ -82,7 +82,7 @@ class Staffed(Protocol):
     @property
     def sites_now(self) -> tuple[int, ...]: ...
 
-    def _ensure_sites(self) -> DriverLoop: ...
+    def _once_there(self) -> DriverLoop: ...
 
 
 class Operations:
@@ -124,7 +124,7 @@ class Operations:
     def least(self, count: int) -> tuple[int, ...]:
         """So many sites that can leave, those that host least first. Raises OperationRefused if there are fewer."""
         _check_count(count)
-        coordinator = self._engine._ensure_sites()
+        coordinator = self._engine._once_there()
 
         def choose() -> tuple[int, ...]:
             load: Counter[int] = Counter()
@@ -267,7 +267,7 @@ class Operations:
     def describe(self) -> dict[str, Any]:
         """What there is: engine, master, replicas, spares, sites, runs, standby. See docs/cli.md."""
         engine = self._engine
-        coordinator = engine._ensure_sites()
+        coordinator = engine._once_there()
         sites = {site.site: site.to_json() | {"partitions": 0, "coming": 0, "utilization": 0.0} for site in coordinator.describe_sites()}
         runs = []
         known = [(run, run.is_active, run.exception()) for run in engine.runs]
@@ -320,7 +320,7 @@ class Operations:
             raise OperationRefused(f"the engine is {self._under_way or 'changing'}: wait until that is over")
         try:
             self._under_way = what
-            yield self._engine._ensure_sites()
+            yield self._engine._once_there()
         finally:
             self._under_way = ""
             self._lock.release()

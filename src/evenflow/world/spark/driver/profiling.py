@@ -28,7 +28,7 @@ class ProfiledSites:
         meanwhile, or does not answer.
         """
         engine: Any = self
-        return profile_of(engine._ensure_sites(), site, seconds)
+        return profile_of(engine._once_there(), site, seconds)
 
 
 def profile_of(coordinator: DriverLoop, site: int, seconds: float) -> Profile:

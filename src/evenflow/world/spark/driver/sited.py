@@ -57,6 +57,11 @@ class Sited(Begins):
                 self._autoscaler.begin()
             return self._there()
 
+    def _once_there(self) -> DriverLoop:
+        """Wait for the first sites, if nobody has placed any. Later there is who there is: a site that is missing is what people look for,
+        drain around or add to, and the runs that need the lock for its loss wait for none of them."""
+        return self._ensure_sites() if self._coordinator is None else self._there()
+
     def _open(self) -> tuple[DriverLoop, Placement]:
         """Where sites say that they are there, and who starts them: both, or none."""
         clear()

@@ -137,7 +137,7 @@ class Watcher:
 
 def watcher_of(engine: Any) -> Watcher:
     """Of a running `Engine`."""
-    coordinator = engine._ensure_sites()
+    coordinator = engine._once_there()
     return Watcher(engine, coordinator, coordinator.engine, str(engine.spark.sparkContext.appName))
 
 
