@@ -135,12 +135,15 @@ def test_no_secret_is_written_to_it_and_no_address_read_from_it(temporary: Path,
 def test_a_package_beside_the_driver_counts_only_where_nobody_else_can_write(tmp_path: Path) -> None:
     package = tmp_path / "src" / "evenflow"
     package.mkdir(parents=True)
+    for each in (package, package.parent):
+        each.chmod(0o755)
     assert only_ours(package)
-    package.parent.chmod(0o777)
-    assert not only_ours(package)
-    package.parent.chmod(0o755)
-    package.chmod(0o777)
-    assert not only_ours(package)
+    for each in (package, package.parent):
+        for mode in (0o777, 0o775):
+            each.chmod(mode)
+            assert not only_ours(package), "others may, or a group's members"
+        each.chmod(0o755)
+    assert only_ours(package)
     assert not only_ours(tmp_path / "not there")
 
 

@@ -79,19 +79,19 @@ def scratch_directory() -> Path:
 def only_ours(path: Path) -> bool:
     """Whether nobody but this user and the system's administrator can have put something there.
 
-    No directory on the way to it, itself included, belongs to somebody else or lets everybody replace
-    what is in it.
+    No directory on the way to it, itself included, belongs to somebody else or lets others replace
+    what is in it, a group's members included: who they are nobody knows here.
     """
     try:
         real = path.resolve(strict=True)
         facts = [os.stat(each) for each in (real, *real.parents)]
     except OSError:
         return False
-    if facts[0].st_mode & 0o002:
+    if facts[0].st_mode & 0o022:
         return False
-    return all(each.st_uid in (0, os.geteuid()) and not _replaceable(each) for each in facts)
+    return all(each.st_uid in (0, os.geteuid()) and not _replaceable(each, 0o022) for each in facts)
 
 
-def _replaceable(directory: os.stat_result) -> bool:
-    """Everybody may rename and remove what others have put there."""
-    return bool(directory.st_mode & 0o002) and not directory.st_mode & stat.S_ISVTX
+def _replaceable(directory: os.stat_result, who: int = 0o002) -> bool:
+    """Everybody may rename and remove what others have put there. who: bits of those who count as everybody."""
+    return bool(directory.st_mode & who) and not directory.st_mode & stat.S_ISVTX

@@ -336,5 +336,5 @@ class ControlPort:
             except EvenflowError as error:
                 tell({"error": {"type": type(error).__name__, "message": str(error)}})
             except Exception as error:
-                log.exception("a request at the control port failed: %r", hello)
+                log.exception("a request at the control port failed: %s", hello.get("ask"))  # What goes with it may be a password.
                 tell({"error": {"type": type(error).__name__, "message": str(error)}})
