@@ -242,6 +242,7 @@ class Idle:
 
     def __init__(self, *sites: int) -> None:
         self.over, self.on_over, self.run_id = threading.Event(), [], "idle"
+        self.when_over = self.on_over.append
         self.machine = SimpleNamespace(over=False, sites=sites, vital=lambda site, silent: False)
         self.begun: list[int] = []
         self.lost: list[int] = []

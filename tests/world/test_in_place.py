@@ -19,13 +19,14 @@ from evenflow.availability.entries import JOURNAL, Begun, from_bytes
 from evenflow.bench import killing
 from evenflow.bench.bare import BareEngine
 from evenflow.bench.restart import taken_of
-from evenflow.errors import Fenced, PartitionsLost, UserCodeCrashed
+from evenflow.errors import Fenced, PartitionsLost, SinkError, UserCodeCrashed
 from evenflow.query.planner import layout
 from evenflow.sources.generator import GeneratorSource
 from evenflow.store.directory import DirectoryStore
 from evenflow.store.journal import LOOKS, read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.spark.driver.run import Run
+from evenflow.world.spark.driver.run_loop import RunLoop
 from evenflow.world.spark.driver.taking import begin, look
 
 pytestmark = [pytest.mark.timeout(300)]
@@ -106,6 +107,29 @@ def test_all_sites_are_killed_twice_and_the_run_goes_on_by_itself(engine: Callab
     assert kinds(run).count("lost") == 2
     assert sorted(set(given.epochs)) == given.epochs, "an epoch came twice, or out of order"
     assert given.rows == given.expected()
+
+
+def test_a_generation_that_ends_before_anybody_watches_it_ends_the_run(
+    engine: Callable[..., BareEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: whoever waits for the run hears how it ended, and nobody begins again behind it. Method: a sink of the next generation fails as
+    soon as that is made, which is before the run knows it."""
+    given, made = Given(tmp_path / "location"), list[RunLoop]()
+    again = BareEngine._begin_again
+
+    def begin_again(self: BareEngine, *told: Any) -> RunLoop | None:
+        after = again(self, *told)
+        assert after is not None
+        made.append(after)
+        after.abandon(SinkError("the sink is gone"))
+        return after
+
+    monkeypatch.setattr(BareEngine, "_begin_again", begin_again)
+    run = begun(engine(), given)
+    kill_sites(run)
+    with pytest.raises(SinkError, match="the sink is gone"):
+        run.await_termination(60.0)
+    assert not run.is_active and len(made) == 1
 
 
 def begun(engine: BareEngine, given: Given) -> Run:

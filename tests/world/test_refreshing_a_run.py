@@ -48,7 +48,8 @@ def test_a_run_goes_on_with_what_its_table_has() -> None:
     world = SimWorld(planned, sites=4, replicas=2, options=FlowOptions(linger_ms=0.5, epoch_rows=10), read_rows=10)
     world.run_for(0.005)
     driven: Any = Driven(SimpleNamespace(world=world, machine=world.coordinator))  # type: ignore[arg-type]
-    driven.on_started, driven.on_over, driven.record = [], [], lambda *_, **__: None
+    ends: list[Any] = []
+    driven.on_started, driven.when_over, driven.record = [], ends.append, lambda *_, **__: None
     run = Run(SimpleNamespace(newest=driven, over=driven.over), Caller(), partial(layout, sites=4, partitions=8))  # type: ignore[arg-type]
     with pytest.raises(OperationRefused, match="has no refreshed table"):
         run.refresh()
@@ -67,7 +68,7 @@ def test_a_run_goes_on_with_what_its_table_has() -> None:
         with pytest.raises(OperationRefused, match="it has other refreshed tables than versions"):
             run.replace(dataflow([], factor=3))
     finally:
-        driven.on_over[0]()
+        ends[0]()
     assert [event["kind"] for event in run.events() if "version" in event] == ["table_refreshed", "replaced"]
     world.run_until_quiet()
     out = world.output("out").to_pylist()

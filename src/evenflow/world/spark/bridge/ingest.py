@@ -47,7 +47,7 @@ def ingesting(run: RunLoop, coordinator: DriverLoop, spark: SparkSession) -> lis
     ingests: dict[str, Ingest] = {}
     for name in (name for name, source in sources.items() if source.pushed):
         ingests[name] = Ingest(spark, coordinator, run, name)
-        run.on_over.append(ingests[name].end)  # At once: another one may not be made.
+        run.when_over(ingests[name].end)  # At once: another one may not be made.
     for name, ingest in ingests.items():
         first = awaited(sources[name])
         (run.on_started if first is None else ingests[first].on_given).append(ingest.begin)

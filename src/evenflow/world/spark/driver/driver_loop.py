@@ -221,8 +221,9 @@ class DriverLoop:
                 return
             self.runs[run.number] = run
             DRIVER.settle()
-            run.on_over += [self._notify, lambda: self.observe(RunEnded(run.number, self._now_us()))]
-            run.on_over.append(lambda: self.call_soon(forget))  # Some of what is being done now may still be for it.
+            run.when_over(self._notify)
+            run.when_over(lambda: self.observe(RunEnded(run.number, self._now_us())))
+            run.when_over(lambda: self.call_soon(forget))  # Some of what is being done now may still be for it.
             self.observe(RunBegun(run.number, run.run_id, run.machine, self._now_us()))
 
         with self._giving:

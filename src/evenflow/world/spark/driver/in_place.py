@@ -147,11 +147,11 @@ class Generations:
     def _watch(self, generation: RunLoop) -> None:
         if self._means is not None:
             generation.survives = lambda error: isinstance(error, SURVIVED)
-        generation.on_over.append(self._ended)
+        generation.when_over(self._ended)
 
     # ------------------------------------------------------------ a generation has ended
 
-    def _ended(self) -> None:  # in the coordinator's thread
+    def _ended(self) -> None:  # in the coordinator's thread; in that which begins it, of one that has ended before it was watched
         newest, means = self.newest, self._means
         error, durable = newest.error, newest.machine.kept
         if self._stopping and isinstance(error, SURVIVED):
@@ -200,9 +200,9 @@ class Generations:
         if after is None:
             self._finish(None if self._stopping else error)
             return
-        self._watch(after)
         with self._lock:
             self.newest, asked = after, self._asked
+        self._watch(after)
         self._start(after)
         if asked is not None:
             after.ask_soon(asked)

@@ -150,7 +150,7 @@ class Replaceable:
         group = f"evenflow-refresh-{self.id}"
         self._refresher = Refresher(tables, contents, bring, self._versions, self._driven.record, spark, group)
         self._driven.on_started.append(self._refresher.begin)
-        self._driven.on_over.append(self._refresher.end)
+        self._driven.when_over(self._refresher.end)
 
     def _bring(self, make: Callable[[Plan, int], Version], timeout_s: float) -> Mapping[str, Any]:
         """Go on as the version that is made for the newest plan, with a number. Returns what `Done` says of it. `_versions` is held."""

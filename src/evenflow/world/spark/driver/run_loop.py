@@ -92,7 +92,7 @@ class SiteCalls(Later, Protocol):
 
 
 class RunLoop(RunTold):
-    """See the module. over: set when the run has ended; then `error` is final. on_started, on_over: called then, in this thread."""
+    """See the module. over: set when the run has ended; then `error` is final. on_started: called then, in this thread."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class RunLoop(RunTold):
         self.error: EvenflowError | None = None
         self.survives: Callable[[EvenflowError], bool] = lambda error: False
         self.on_started: list[Callable[[], None]] = []
-        self.on_over: list[Callable[[], None]] = []
+        self._on_over, self._ends = list[Callable[[], None]](), threading.Lock()
         self._calls: SiteCalls = calls
         self._schemas: dict[int, pa.Schema] = {}
         self._pushed: dict[str, control.Pushed] = {}
@@ -428,13 +428,23 @@ class RunLoop(RunTold):
         if self._ended_s is not None and not self._unended and not self._fenced_in_doubt:
             self._finish()
 
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call when the run is over, in this thread; at once, in the caller's, if it is: a sink may end it before anybody watches."""
+        with self._ends:
+            if not self.over.is_set():
+                self._on_over.append(call)
+                return
+        call()
+
     def _finish(self) -> None:
-        if not self.over.is_set():
+        with self._ends:
+            if self.over.is_set():
+                return
             self.over.set()
-            self.started.set()
-            self._program, self.beginning = b"", FROM_NOTHING  # Nobody begins it any more, and whoever started the run keeps this.
-            for call in self.on_over:
-                call()
+        self.started.set()
+        self._program, self.beginning = b"", FROM_NOTHING  # Nobody begins it any more, and whoever started the run keeps this.
+        for call in self._on_over:
+            call()
 
     # ------------------------------------------------------------ what sites say
 
