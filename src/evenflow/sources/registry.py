@@ -5,16 +5,22 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from reprlib import repr as shown
 from typing import Any, Final
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import Request, urlopen
 
 from evenflow.errors import SourceError
+from evenflow.sources.answer import TooMuch, ask, origin
 
 MAGIC: Final = 0
 HEAD_BYTES: Final = 5
-TIMEOUT_S: Final = 5.0
+EACH_S: Final = 5.0
+"""Of a connection or a read."""
+WHOLE_S: Final = 10.0
+"""Of an answer."""
+MOST_BYTES: Final = 1 << 24
+"""Of an answer. A schema is a message of the registry's own topic, which has 1 MiB unless somebody allows more."""
 USER: Final = "schema.registry.basic.auth.user.info"
 """The option with "user:password", as Confluent's clients call it."""
 
@@ -41,30 +47,44 @@ class Registry:
         return self._text(f"/subjects/{quote(subject, safe='')}/versions/latest", f"a subject {subject!r}")
 
     def _text(self, path: str, what: str) -> str:
-        answer = self._ask(path, what)
+        answer = self._said(path, self._ask(path, what))
         if not isinstance(answer, Mapping) or not isinstance(answer.get("schema"), str):
-            raise SourceError(f"schema registry {self.url}: the answer to {path} is no schema: {answer!r:.100}; is it a registry?")
+            raise SourceError(f"schema registry {self.url}: the answer to {path} is no schema: {shown(answer):.100}; is it a registry?")
         if answer.get("references"):
             raise SourceError(f"schema registry {self.url}: {what} refers to other schemas, which is not available; write it as one schema")
         return str(answer["schema"])
 
-    def _ask(self, path: str, what: str) -> Any:
-        request = Request(self.url + path, headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"})
-        if self._user:
-            request.add_header("Authorization", "Basic " + base64.b64encode(self._user.encode()).decode())
+    def _said(self, path: str, answer: bytes) -> Any:
         try:
-            with urlopen(request, timeout=TIMEOUT_S) as answer:
-                return json.loads(answer.read())
+            return json.loads(answer)
+        except ValueError as error:
+            raise SourceError(f"schema registry {self.url}: the answer to {path} is not JSON; is it a registry?") from error
+        except RecursionError as error:
+            raise SourceError(f"schema registry {self.url}: the answer to {path} is nested too deeply; is it a registry?") from error
+
+    def _ask(self, path: str, what: str) -> bytes:
+        wanted = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        proof = "Basic " + base64.b64encode(self._user.encode()).decode() if self._user else ""
+        try:
+            return ask(self.url + path, wanted, proof, each_s=EACH_S, whole_s=WHOLE_S, most=MOST_BYTES)
         except HTTPError as error:
             if error.code == 404:
                 raise SourceError(f"schema registry {self.url} has not {what}; is it the registry that the producer uses?") from error
             if error.code in (401, 403):
-                raise SourceError(f"schema registry {self.url} refuses the user: give {USER} in options, as 'user:password'") from error
+                raise SourceError(f"schema registry {self.url} {self._refusal(error)}") from error
             raise RegistryAway(f"it answers {error.code}") from error
-        except (URLError, TimeoutError, OSError) as error:
+        except OSError as error:
             raise RegistryAway(str(error)) from error
+        except TooMuch as error:
+            said = f"the answer to {path} has more than {MOST_BYTES} bytes; is it a registry?"
+            raise SourceError(f"schema registry {self.url}: {said}") from error
         except ValueError as error:
-            raise SourceError(f"schema registry {self.url}: the answer to {path} is not JSON; is it a registry?") from error
+            raise SourceError(f"schema registry {self.url}: this is no address of a registry ({error}); write http://host:port") from error
+
+    def _refusal(self, error: HTTPError) -> str:
+        if (other := origin(error.url)) != origin(self.url):
+            return f"sends us on to {other}, which does not get its password: give that as the registry if it is one"
+        return f"refuses the user: give {USER} in options, as 'user:password'"
 
 
 def number_of(message: bytes) -> int | None:
