@@ -135,9 +135,23 @@ def test_a_message_that_is_not_of_the_schema_is_named_or_skipped(read: Any, bad:
     assert [row["id"] for row in rows(reader)] == [1, 2] and reader.bad_messages == 1
 
 
+def nested(depth: int) -> Any:
+    type_: Any = "long"
+    for _ in range(depth):
+        type_ = ["null", {"type": "array", "items": type_}]
+    return type_
+
+
+def test_what_is_nested_as_deeply_as_a_column_may_be_is_read(read: Any) -> None:
+    schema = written(nested(99), default=None)
+    assert rows(read(avro(schema, {"t": [None]}), avro_schema=json.dumps(schema))) == [{"t": [None]}]
+
+
 @pytest.mark.parametrize(
     ("type_", "message"),
     [
+        (nested(100), "a type inside of more than 100 others is no column's"),
+        (nested(300), "a type inside of more than 100 others is no column's"),
         (["int", "string"], "a union of 2 types is no column"),
         ({"type": "int", "logicalType": "time-millis"}, "a time of day"),
         ("nothing", "this is no schema of Avro"),

@@ -31,6 +31,8 @@ LOGICAL: Final[Mapping[str, tuple[pa.DataType, pa.DataType]]] = {
 }
 """What the number of a logical type is, and what it is in a row."""
 MICROS: Final[Mapping[str, int]] = {"ms": 1000, "us": 1}
+DEEPEST: Final = 100
+"""Whoever describes a source has another depth of Python's stack left than the sites that read it, so what fits is said by a number."""
 
 
 def client() -> Any:
@@ -59,17 +61,20 @@ def columns_of(record: Mapping[str, Any], what: str) -> pa.Schema:
     return pa.schema(list(type_))
 
 
-def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = ()) -> pa.DataType:
+def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = (), depth: int = 0) -> pa.DataType:
+    """above: the names of the records that it is inside of. depth: how many types that is."""
+    if depth > DEEPEST:
+        raise QueryError(f"{what}: a type inside of more than {DEEPEST} others is no column's")
     if isinstance(said, list):
         rest = [each for each in said if each != "null"]
         if len(rest) != 1:
             raise QueryError(f"{what}: a union of {len(rest)} types is no column; write null and one type")
-        return _type(rest[0], names, what, above)
+        return _type(rest[0], names, what, above, depth)
     if isinstance(said, str):
         if said in PLAIN:
             return PLAIN[said]
         if said in names and said.rpartition(".")[2] not in above:
-            return _type(names[said], names, what, above)
+            return _type(names[said], names, what, above, depth)
         raise QueryError(f"{what}: {said!r} is no type of a column; what holds itself cannot be one")
     kind = said["type"]
     if kind in ("record", "enum", "fixed"):
@@ -83,12 +88,12 @@ def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = 
         raise QueryError(f"{what}: a time of day ({said['logicalType']}) is no column's type; write a timestamp or a number")
     if kind == "record":
         inside = (*above, said["name"].rpartition(".")[2])
-        return pa.struct([pa.field(each["name"], _type(each["type"], names, what, inside)) for each in said["fields"]])
+        return pa.struct([pa.field(each["name"], _type(each["type"], names, what, inside, depth + 1)) for each in said["fields"]])
     if kind == "array":
-        return pa.list_(_type(said["items"], names, what, above))
+        return pa.list_(_type(said["items"], names, what, above, depth + 1))
     if kind == "map":
-        return pa.map_(pa.string(), _type(said["values"], names, what, above))
-    return _type(kind, names, what, above)
+        return pa.map_(pa.string(), _type(said["values"], names, what, above, depth + 1))
+    return _type(kind, names, what, above, depth + 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
