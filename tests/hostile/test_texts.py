@@ -25,8 +25,8 @@ from evenflow.query.pattern import compile_pattern
 from evenflow.sinks.closings import closing_from
 from evenflow.sinks.manifests import manifest_from
 from evenflow.sources.debezium import DebeziumDecoder, Misfit
+from evenflow.sources.lines import Lines
 from evenflow.sources.messages import parse_messages
-from evenflow.sources.tcp import Lines
 from evenflow.statistics.serial import from_json
 from evenflow.statistics.statistics import read_lines
 from evenflow.stream.schema import parse_ddl
@@ -333,7 +333,7 @@ def test_deep_json_in_a_row_ends_no_process(tmp_path: Path, depth: int, opened: 
     code = f"""
 import contextlib, evenflow as ef
 from evenflow.errors import EvenflowError
-from evenflow.sources.tcp import Lines
+from evenflow.sources.lines import Lines
 import pyarrow as pa
 for schema in (None, "k bigint"):
     with contextlib.suppress(EvenflowError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+import threading
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,7 +15,8 @@ import pytest
 from evenflow import sources
 from evenflow.errors import SourceError
 from evenflow.sources import Reader
-from evenflow.sources.tcp import FIRST_BACKOFF_US, MAX_LINE_BYTES
+from evenflow.sources.lines import MAX_LINE_BYTES, Lines
+from evenflow.sources.tcp import FIRST_BACKOFF_US
 
 from .reading import wait_readable
 
@@ -72,12 +75,12 @@ def send_and_read(peer: socket.socket, reader: Reader, limit_bytes: int) -> None
 
 
 def wait_for_ever(reader: Reader, waits: list[int]) -> None:
-    """Go from wake-up to wake-up, noting those longer than a look at whether the connection is made."""
+    """Go from wake-up to wake-up, noting those longer than a look at whether the connection is made, or the name known."""
     now_us = 0
     while True:
         assert reader.read(now_us, 10) is None
         assert reader.wake_us is not None
-        if reader.wake_us - now_us > 1000:
+        if reader.wake_us - now_us >= FIRST_BACKOFF_US:
             waits.append(reader.wake_us - now_us)
         now_us = reader.wake_us
 
@@ -224,6 +227,66 @@ def test_something_that_is_no_line_does_not_fill_the_memory(server: socket.socke
         send_and_read(peer, reader, 100 * MAX_LINE_BYTES)
     reader.close()
     peer.close()
+
+
+SIZES = (257, 4096, 1 << 16, 1 << 18, 1 << 23)
+
+
+def fed(lines: Lines, data: bytes, size: int) -> list[int]:
+    """The first column of what comes of data in pieces."""
+    made = [batch for start in range(0, len(data), size) for batch in lines.feed(data[start : start + size])]
+    return [row["a"] for batch in [*made, *lines.feed(b"", last=True)] for row in batch.to_pylist()]
+
+
+def line_of(length: int, a: int) -> bytes:
+    """Bytes without the newline."""
+    return b"%d," % a + b"x" * (length - 2)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("end", [b"\n", b"\n9,nine", b""])
+def test_a_line_that_is_too_long_is_dropped_and_counted(size: int, end: bytes) -> None:
+    """Goal: one line is dropped, and it is the same however it comes. Method: the longest that may be, one more, and several times that."""
+    long = [line_of(MAX_LINE_BYTES, 1), line_of(MAX_LINE_BYTES + 1, 2), b"3,z", line_of(3 * MAX_LINE_BYTES + 7, 4), b"oops", b"6,z"]
+    data = b"\n".join([*long, line_of(2 * MAX_LINE_BYTES, 7)]) + end
+    lines = Lines("a peer", SCHEMA, "csv", True)
+    assert fed(lines, data, size) == [1, 3, 6, *([9] if b"nine" in end else [])]
+    assert lines.bad == 4
+    strict = Lines("a peer", SCHEMA, "csv", False)
+    with pytest.raises(SourceError, match=r"line 2 from a peer has more than 1048576 bytes .*without a newline.*bad_lines='skip'"):
+        fed(strict, data, size)
+
+
+def test_the_lines_behind_one_that_is_too_long_keep_their_numbers() -> None:
+    lines = Lines("a peer", SCHEMA, "csv", True)
+    assert fed(lines, b"1,x\n" + line_of(2 * MAX_LINE_BYTES, 2) + b"\n3,x\n", 1 << 18) == [1, 3]
+    assert lines.number == 3 and lines.bad == 1
+
+
+def test_a_peer_whose_line_is_too_long_goes_on_and_so_do_others() -> None:
+    reader = sources.tcp_lines("127.0.0.1", 0, SCHEMA, listen=True, bad_lines="skip", on_close="end").open(0, 1)
+    long, other = (socket.create_connection(("127.0.0.1", reader.port), 5) for _ in range(2))  # type: ignore[attr-defined]
+    sending = threading.Thread(target=long.sendall, args=(b"1,x\n" + line_of(5 * MAX_LINE_BYTES, 2) + b"\n3,x\n",))
+    sending.start()
+    other.sendall(b"4,x\n")
+    assert sorted(str(row["a"]) for row in rows_until(reader, 3)) == ["1", "3", "4"]
+    assert reader.bad_lines == 1  # type: ignore[attr-defined]
+    sending.join()
+    other.sendall(b"5,x\n")
+    assert rows_until(reader, 1) == [{"a": 5, "text": "x"}]
+    for peer in (long, other):
+        peer.close()
+    while not reader.ended:
+        wait_readable(reader)
+        reader.read(0, 10)
+    assert reader.bad_lines == 1  # type: ignore[attr-defined]
+    reader.close()
+
+
+def test_a_long_line_in_small_packets_costs_what_it_has_bytes() -> None:
+    lines, begun_s = Lines("a peer", SCHEMA, "csv", False), time.process_time()
+    assert fed(lines, line_of(MAX_LINE_BYTES, 1) + b"\n", 4) == [1]
+    assert time.process_time() - begun_s < 2.0, "each packet is looked at once"
 
 
 def test_several_peers_may_connect_and_the_last_one_ends_it() -> None:

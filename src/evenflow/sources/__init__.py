@@ -157,10 +157,10 @@ def tcp_lines(
     """Lines from a TCP peer: CSV without a header, one JSON object each, or text (one column `line`).
 
     listen: wait for peers on host:port instead of connecting to it. bad_lines: what to do with a line that does not fit the
-    schema. on_close: what it means that the peer (listening: the last one) closed the connection. Lines cannot be had twice: those
-    that a lost site had received, and no other had in its log, are lost. durability: with a checkpoint location, "kept": lines are
-    written there before anything counts them; "none": they are not, and a restart goes on without those that came after the newest
-    checkpoint, and says how many.
+    schema, or has more than 1 MiB. on_close: what it means that the peer (listening: the last one) closed the connection. Lines cannot
+    be had twice: those that a lost site had received, and no other had in its log, are lost. durability: with a checkpoint location,
+    "kept": lines are written there before anything counts them; "none": they are not, and a restart goes on without those that came
+    after the newest checkpoint, and says how many.
     """
     if schema is None:
         if format != "text":

@@ -18,7 +18,7 @@ import select
 import socket
 import sys
 import termios
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal
 
@@ -26,62 +26,15 @@ import pyarrow as pa
 
 from evenflow.errors import OptionError, QueryError, SourceError
 from evenflow.sources.description import LATER
-from evenflow.sources.messages import UNFIT, LineFormat, parse_lines, parse_messages
+from evenflow.sources.lines import Lines
+from evenflow.sources.messages import LineFormat
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, row_schema, whole
 from evenflow.stream.waiting import Waiting
 
 RECEIVE_BYTES: Final = 1 << 18
-MAX_LINE_BYTES: Final = 1 << 20
 FIRST_BACKOFF_US: Final = 100_000
 LAST_BACKOFF_US: Final = 10_000_000
-
-
-@dataclass(slots=True)
-class Lines:
-    """Bytes of one connection on their way to rows. name: the peer, for messages. number: of the last line parsed."""
-
-    name: str
-    schema: pa.Schema
-    format: LineFormat
-    skip_bad: bool
-    rest: bytes = b""
-    number: int = 0
-    bad: int = 0
-
-    def feed(self, data: bytes, last: bool = False) -> list[pa.RecordBatch]:
-        """Rows of the lines that `data` completes. last: the peer closed, so what is left is a line, too. Raises SourceError."""
-        self.rest += data
-        end = len(self.rest) if last else self.rest.rfind(b"\n") + 1
-        whole, self.rest = self.rest[:end], self.rest[end:]
-        if len(self.rest) > MAX_LINE_BYTES:
-            raise SourceError(f"{self.name} sent more than {MAX_LINE_BYTES} bytes without a newline; does it send lines?")
-        if not whole:
-            return []
-        lines = whole.removesuffix(b"\n").split(b"\n")
-        rows = parse_messages([line for each in lines if (line := each.rstrip(b"\r"))], self.schema, self.format)
-        if rows is None:
-            return self._one_by_one(lines)
-        self.number += len(lines)
-        return [rows] if rows.num_rows else []
-
-    def _one_by_one(self, lines: Sequence[bytes]) -> list[pa.RecordBatch]:
-        """The good lines of a block that has a bad one, or one that might be taken for a part of the next."""
-        batches = []
-        for line in lines:
-            self.number += 1
-            try:
-                batches.append(parse_lines(line + b"\n", self.schema, self.format))
-            except UNFIT as error:
-                self.bad += 1
-                if not self.skip_bad:
-                    shown = line.rstrip().decode(errors="backslashreplace")[:200]
-                    raise SourceError(
-                        f"line {self.number} from {self.name} is not {self.format} of the declared schema: {shown!r} ({error}); "
-                        "mend the sender, or give bad_lines='skip' to count and drop such lines"
-                    ) from error
-        joined = pa.Table.from_batches(batches, self.schema).combine_chunks().to_batches()
-        return [batch for batch in joined if batch.num_rows]
 
 
 class TcpReader(Reader):
