@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -164,9 +165,110 @@ def test_a_peer_that_is_not_there_is_waited_for_longer_and_longer_and_then_an_er
     assert waits == [min(FIRST_BACKOFF_US << i, 10_000_000) for i in range(10)]
 
 
-def test_a_host_that_does_not_exist_is_an_error() -> None:
+class Resolver:
+    """The system's, as far as a test lets it. says: an address, or an error. asked: the names, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.says: OSError | str = "127.0.0.1"
+        self.asked: list[str] = []
+        self.answers = threading.Event()
+        self.answers.set()
+        real = socket.getaddrinfo
+
+        def getaddrinfo(host: str, *more: Any, **named: Any) -> Any:
+            if host == "127.0.0.1" or named.get("flags", 0) & socket.AI_NUMERICHOST:
+                return real(host, *more, **named)
+            self.asked.append(host)
+            assert self.answers.wait(5), "who asks waits for it"
+            if isinstance(self.says, OSError):
+                raise self.says
+            return real(self.says, *more, **named)
+
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+
+
+@pytest.fixture
+def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Resolver]:
+    made = Resolver(monkeypatch)
+    yield made
+    made.answers.set()
+
+
+AGAIN = socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def until_connected(reader: Reader, listener: socket.socket, now_us: int = 0) -> socket.socket:
+    """Go from wake-up to wake-up until there is a connection."""
+    while reader.fileno() is None:
+        assert reader.read(now_us, 10) is None
+        now_us = now_us if reader.wake_us is None else reader.wake_us
+    peer, _ = listener.accept()
+    return peer
+
+
+def test_a_host_that_does_not_exist_is_tried_again_and_then_an_error() -> None:
+    waits: list[int] = []
+    reader = sources.tcp_lines("no-such-host.invalid", 9, SCHEMA).open(0, 1)
+    with pytest.raises(SourceError, match=r"after 11 tries: the name 'no-such-host.invalid' does not resolve: .*check host and port"):
+        wait_for_ever(reader, waits)
+    assert waits == [min(FIRST_BACKOFF_US << i, 10_000_000) for i in range(10)]
+
+
+@pytest.mark.parametrize("host", ["a" * 70 + ".invalid", "a..b"])
+def test_what_can_be_no_name_is_an_error_at_once(host: str) -> None:
     with pytest.raises(SourceError, match="check the host name"):
-        sources.tcp_lines("no-such-host.invalid", 9, SCHEMA).open(0, 1).read(0, 1)
+        sources.tcp_lines(host, 9, SCHEMA).open(0, 1).read(0, 1)
+
+
+@pytest.mark.parametrize("error", [AGAIN, UNKNOWN])
+def test_a_name_that_does_not_resolve_for_a_while_is_asked_for_again(server: socket.socket, resolver: Resolver, error: OSError) -> None:
+    """Goal: who was there is waited for for ever, as when it refuses. Method: the resolver fails more often than a first connection may."""
+    resolver.says = error
+    reader = sources.tcp_lines("sender.test", port_of(server), SCHEMA).open(0, 1)
+    assert reader.read(0, 10) is None
+    now_us = asked_again(reader, resolver, 5)
+    resolver.says = "127.0.0.1"
+    until_connected(reader, server, now_us).close()
+    resolver.says = error
+    wait_readable(reader)
+    now_us = asked_again(reader, resolver, 30, now_us)
+    resolver.says = "127.0.0.1"
+    peer = until_connected(reader, server, now_us)
+    peer.sendall(b"3,z\n")
+    assert rows_until(reader, 1) == [{"a": 3, "text": "z"}]
+    peer.close()
+    reader.close()
+
+
+def asked_again(reader: Reader, resolver: Resolver, times: int, now_us: int = 0) -> int:
+    """Go from wake-up to wake-up until the resolver has been asked so many times more. Returns the time then."""
+    before = len(resolver.asked)
+    while len(resolver.asked) < before + times:
+        assert reader.read(now_us, 10) is None
+        assert reader.wake_us is not None
+        now_us = reader.wake_us
+    return now_us
+
+
+def test_a_resolver_that_says_nothing_holds_nobody_up(server: socket.socket, resolver: Resolver) -> None:
+    resolver.answers.clear()
+    reader = sources.tcp_lines("sender.test", port_of(server), SCHEMA).open(0, 1)
+    for now_us in range(0, 10_000_000, 100_000):
+        assert reader.read(now_us, 10) is None
+        assert reader.wake_us is not None and now_us < reader.wake_us <= now_us + 20_000
+    assert resolver.asked == ["sender.test"]
+    resolver.answers.set()
+    until_connected(reader, server).close()
+    reader.close()
+
+
+def test_a_reader_is_closed_while_the_resolver_says_nothing(server: socket.socket, resolver: Resolver) -> None:
+    resolver.answers.clear()
+    reader = sources.tcp_lines("sender.test", port_of(server), SCHEMA).open(0, 1)
+    assert reader.read(0, 10) is None
+    reader.close()
+    assert reader.fileno() is None
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """Lines of text from TCP connections.
 
-The reader never waits: sockets do not block, and a site's loop wakes on `fileno()`. It connects to a peer, and again when it is
-lost, waiting 0.1 s, 0.2 s and so on up to 10 s; or it listens, and takes lines from any number of peers. There is no secret and
-no encryption: it is for trusted networks. What a peer has sent and nobody has read stays in the kernel, so a slow dataflow slows
-its peers.
+The reader never waits: sockets do not block, names are asked for in a thread, and a site's loop wakes on `fileno()`. It connects to a
+peer, and again when it is lost or its name does not resolve, waiting 0.1 s, 0.2 s and so on up to 10 s; or it listens, and takes lines
+from any number of peers. There is no secret and no encryption: it is for trusted networks. What a peer has sent and nobody has read
+stays in the kernel, so a slow dataflow slows its peers.
 
 A peer sends each line once. If the site that reads them is lost, lines that it had received, but that no other site had in its log,
 are lost with it; the reader that takes over goes on with what the peers send from then on.
@@ -18,9 +18,10 @@ import select
 import socket
 import sys
 import termios
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 
@@ -35,6 +36,10 @@ from evenflow.stream.waiting import Waiting
 RECEIVE_BYTES: Final = 1 << 18
 FIRST_BACKOFF_US: Final = 100_000
 LAST_BACKOFF_US: Final = 10_000_000
+CONNECTING_US: Final = 1_000
+RESOLVING_US: Final = 10_000
+"""How soon to look again whether a connection is made, or a name known."""
+Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 
 class TcpReader(Reader):
@@ -109,11 +114,46 @@ def _unread_bytes(connection: socket.socket) -> int:
         return 0
 
 
+class Lookup:
+    """Where a host's name leads, asked in a thread of its own: the system's resolver answers after seconds where no server of names does,
+    and a site's loop has none to spare. An address leads to itself at once. Raises ValueError for what can be no name."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._answer: Address | OSError | None = None
+        try:
+            self._answer = self._ask(socket.AI_NUMERICHOST)
+        except OSError:  # It is a name.
+            self._begin()
+
+    def found(self) -> Address | None:
+        """None: nobody has answered yet. Raises OSError if the name does not resolve."""
+        if isinstance(self._answer, OSError):
+            raise self._answer
+        return self._answer
+
+    def _begin(self) -> None:
+        try:
+            threading.Thread(target=self._run, name="evenflow-name", daemon=True).start()
+        except RuntimeError as error:  # No more threads.
+            self._answer = OSError(errno.EAGAIN, str(error))
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._ask()
+        except Exception as error:  # Whatever it is, somebody waits for an answer.
+            self._answer = OSError(errno.EIO, f"the name {self._host!r} does not resolve: {getattr(error, 'strerror', None) or error}")
+
+    def _ask(self, flags: int = 0) -> Address:
+        return socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM, flags=flags)[0]
+
+
 class ConnectingReader(TcpReader):
     """Connects to host:port, and again when the connection is lost."""
 
     def __init__(self, source: TcpSource) -> None:
         super().__init__(source)
+        self._lookup: Lookup | None = None
         self._socket: socket.socket | None = None
         self._connected = False
         self._finished = False
@@ -151,45 +191,54 @@ class ConnectingReader(TcpReader):
         """Is there a connection? If not, begin or go on to make one. Raises SourceError when the first one cannot be made."""
         if self._connected:
             return True
-        if self._socket is None:
-            if now_us < self._retry_us:
-                self.wake_us = self._retry_us
-                return False
-            code = self._begin()
-        else:
-            code = self._progress()
-        if code == 0:
-            self._connected, self._met, self._failures = True, True, 0
-            self.bad_before += self._lines_now.bad
-            self._lines_now = self._lines(self._source.name)
-            return True
-        if code == errno.EINPROGRESS:
-            self.wake_us = now_us + 1000
+        if self._socket is None and self._lookup is None and now_us < self._retry_us:
+            self.wake_us = self._retry_us
             return False
+        try:
+            self._connected = self._go_on()
+        except OSError as error:
+            self._fail(now_us, error)
+            return False
+        if not self._connected:
+            self.wake_us = now_us + (RESOLVING_US if self._socket is None else CONNECTING_US)
+            return False
+        self._met, self._failures = True, 0
+        self.bad_before += self._lines_now.bad
+        self._lines_now = self._lines(self._source.name)
+        return True
+
+    def _go_on(self) -> bool:
+        """Ask where the name leads, connect there, and look whether the connection is made. Raises OSError."""
+        if self._socket is not None:
+            _, writable, _ = select.select([], [self._socket], [], 0)
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
+        else:
+            self._lookup = self._lookup or self._asked()
+            if (address := self._lookup.found()) is None:
+                return False
+            self._lookup, self._socket = None, socket.socket(*address[:3])
+            self._socket.setblocking(False)
+            code = self._socket.connect_ex(address[4])
+        if code not in (0, errno.EINPROGRESS):
+            raise OSError(code, os.strerror(code))
+        return code == 0
+
+    def _asked(self) -> Lookup:
+        try:
+            return Lookup(self._source.host, self._source.port)
+        except ValueError as error:
+            raise SourceError(f"tcp source cannot resolve {self._source.host}: {error}; check the host name") from error
+
+    def _fail(self, now_us: int, error: OSError) -> None:
+        """Try again later. Raises SourceError when the first connection cannot be made."""
         self.close()
         self._failures += 1
         if self._failures > self._source.retries and not self._met:
             raise SourceError(
-                f"tcp source cannot connect to {self._source.name} after {self._failures} tries: {os.strerror(code)}; "
+                f"tcp source cannot connect to {self._source.name} after {self._failures} tries: {error.strerror or error}; "
                 "start the sender first, check host and port, or give listen=True to wait for it"
-            )
+            ) from error
         self._later(now_us)
-        return False
-
-    def _begin(self) -> int:
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(self._source.host, self._source.port, type=socket.SOCK_STREAM)[0]
-        except OSError as error:
-            raise SourceError(f"tcp source cannot resolve {self._source.host}: {error}; check the host name") from error
-        self._socket = socket.socket(family, kind, protocol)
-        self._socket.setblocking(False)
-        return self._socket.connect_ex(address)
-
-    def _progress(self) -> int:
-        """State of a connection being made: 0 made, EINPROGRESS, or what went wrong."""
-        assert self._socket is not None
-        _, writable, _ = select.select([], [self._socket], [], 0)
-        return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
 
     def _later(self, now_us: int) -> None:
         wait_us = min(FIRST_BACKOFF_US << min(max(self._failures - 1, 0), 20), LAST_BACKOFF_US)
@@ -198,7 +247,7 @@ class ConnectingReader(TcpReader):
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        self._socket, self._connected = None, False
+        self._lookup, self._socket, self._connected = None, None, False
 
 
 @dataclass(slots=True)
