@@ -15,7 +15,7 @@ import pytest
 
 from evenflow import sources
 from evenflow.errors import SourceError
-from evenflow.sources import Reader
+from evenflow.sources import Reader, tcp
 from evenflow.sources.lines import MAX_LINE_BYTES, Lines
 from evenflow.sources.tcp import FIRST_BACKOFF_US
 
@@ -269,6 +269,49 @@ def test_a_reader_is_closed_while_the_resolver_says_nothing(server: socket.socke
     assert reader.read(0, 10) is None
     reader.close()
     assert reader.fileno() is None
+
+
+def dialled_and_accepted(server: socket.socket) -> Iterator[tuple[Reader, socket.socket]]:
+    """A reader of each kind with a peer."""
+    yield connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA), server)
+    reader = sources.tcp_lines("127.0.0.1", 0, SCHEMA, listen=True).open(0, 1)
+    peer = socket.create_connection(("127.0.0.1", reader.port), 5)  # type: ignore[attr-defined]
+    wait_readable(reader)
+    assert reader.read(0, 10) is None
+    yield reader, peer
+
+
+def test_a_peer_that_says_nothing_is_asked_whether_it_is_there(server: socket.socket) -> None:
+    for reader, peer in dialled_and_accepted(server):
+        (connection,) = reader._sockets()  # type: ignore[attr-defined]
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        idle, interval, count = (
+            connection.getsockopt(socket.IPPROTO_TCP, name) for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert 5 <= idle <= 10 and idle + interval * count <= 60
+        reader.close()
+        peer.close()
+
+
+TCP_REPAIR = 19
+"""Of Linux: a socket that is closed in this mode sends nothing, as if its machine had been switched off."""
+
+
+def test_a_peer_that_vanished_without_a_word_is_noticed(server: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tcp, "KEEPALIVE", (("TCP_KEEPIDLE", 1), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 2)), raising=False)
+    for reader, peer in dialled_and_accepted(server):
+        (connection,) = reader._sockets()  # type: ignore[attr-defined]
+        peer.sendall(b"1,x\n2,ha")
+        assert rows_until(reader, 1) == [{"a": 1, "text": "x"}]
+        try:
+            peer.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+        except OSError as error:
+            pytest.skip(f"a socket cannot be made to vanish here ({error})")
+        peer.close()
+        wait_readable(reader)
+        assert reader.read(0, 10) is None
+        assert connection.fileno() == -1
+        reader.close()
 
 
 @pytest.mark.parametrize(

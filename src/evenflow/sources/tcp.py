@@ -39,6 +39,10 @@ LAST_BACKOFF_US: Final = 10_000_000
 CONNECTING_US: Final = 1_000
 RESOLVING_US: Final = 10_000
 """How soon to look again whether a connection is made, or a name known."""
+KEEPALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+"""Seconds of silence before a peer is asked whether it is there, those between questions, and how many may stay without an answer. What
+the peer has still to send is lost with a connection, so a network that is away for some seconds ends none."""
+
 Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 
 
@@ -112,6 +116,14 @@ def _unread_bytes(connection: socket.socket) -> int:
         return int.from_bytes(fcntl.ioctl(connection, termios.FIONREAD, bytes(4)), sys.byteorder)
     except (OSError, ValueError):  # It has been closed.
         return 0
+
+
+def _watch(connection: socket.socket) -> None:
+    """See to it that a peer that vanishes without a word is noticed: who only receives would never know. Raises OSError."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE:
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 class Lookup:
@@ -218,6 +230,7 @@ class ConnectingReader(TcpReader):
                 return False
             self._lookup, self._socket = None, socket.socket(*address[:3])
             self._socket.setblocking(False)
+            _watch(self._socket)
             code = self._socket.connect_ex(address[4])
         if code not in (0, errno.EINPROGRESS):
             raise OSError(code, os.strerror(code))
@@ -314,6 +327,11 @@ class ListeningReader(TcpReader):
         except OSError:  # The peer has gone before it was taken.
             return
         connection.setblocking(False)
+        try:
+            _watch(connection)
+        except OSError:
+            connection.close()
+            return
         self._seen += 1
         self._peers[connection.fileno()] = Peer(connection, self._lines(f"{address[0]}:{address[1]}"))
         self._poll.register(connection, select.EPOLLIN)
