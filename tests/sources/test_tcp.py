@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -271,6 +275,22 @@ def test_a_reader_is_closed_while_the_resolver_says_nothing(server: socket.socke
     assert reader.fileno() is None
 
 
+def test_a_descriptor_of_any_number_connects(server: socket.socket) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= hard < 2048:
+        pytest.skip("a process may have no more descriptors here")
+    with contextlib.ExitStack() as opened:
+        if soft < 2048:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
+            opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1024):
+            opened.enter_context(open(os.devnull))
+        reader = sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA).open(0, 1)
+        until_connected(reader, server).close()
+        assert (reader.fileno() or 0) >= 1024
+        reader.close()
+
+
 def dialled_and_accepted(server: socket.socket) -> Iterator[tuple[Reader, socket.socket]]:
     """A reader of each kind with a peer."""
     yield connected(sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA), server)
@@ -472,3 +492,76 @@ def test_what_the_kernel_has_is_counted_by_the_size_of_the_rows_so_far(server: s
     peer.close()
     reader.close()
     assert reader.waiting(0) == (6, None)
+
+
+EXHAUSTED = """
+import os, resource, select, sys, time
+import pyarrow as pa
+from evenflow import sources
+
+reader, rows = sources.tcp_lines("127.0.0.1", 0, pa.schema([("a", pa.int64())]), listen=True, on_close="end").open(0, 1), []
+print(reader.port, flush=True)
+
+def turns(until):
+    count = 0
+    while not until() and not reader.ended:
+        now_us = time.time_ns() // 1000
+        batch = reader.read(now_us, 100)
+        count += 1
+        if batch is not None:
+            rows.extend(batch.column(0).to_pylist())
+        elif reader.wake_us is not None:
+            time.sleep(max(0, reader.wake_us - now_us) / 1e6)
+        else:
+            select.select([reader.fileno()], [], [], 1.0)
+    return count
+
+turns(lambda: rows == [1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+hoard = []
+try:
+    while True:
+        hoard.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+print("full", flush=True)
+turns(lambda: rows == [1, 2])
+cpu, over = time.process_time(), time.monotonic() + 1.0
+print(turns(lambda: time.monotonic() > over), time.process_time() - cpu, flush=True)
+turns(lambda: rows == [1, 2, 3])
+print(rows, flush=True)
+for fd in hoard:
+    os.close(fd)
+turns(lambda: rows == [1, 2, 3, 4])
+print(rows, flush=True)
+"""
+
+
+@pytest.fixture
+def exhausted() -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen([sys.executable, "-c", EXHAUSTED], stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.timeout(60)
+def test_at_the_limit_of_open_files_peers_wait_and_those_that_are_there_go_on(exhausted: subprocess.Popen[str]) -> None:
+    assert exhausted.stdout is not None
+    port = int(exhausted.stdout.readline())
+    with contextlib.ExitStack() as opened:
+
+        def peer() -> socket.socket:
+            return opened.enter_context(socket.create_connection(("127.0.0.1", port), 5))
+
+        there = peer()
+        there.sendall(b"1\n")
+        assert exhausted.stdout.readline() == "full\n"
+        for number in (3, 4):
+            peer().sendall(b"%d\n" % number)
+        there.sendall(b"2\n")
+        turns, cpu_s = exhausted.stdout.readline().split()
+        assert 2 <= int(turns) < 100 and float(cpu_s) < 0.5, "it looks again now and then, and does not spin"
+        there.close()
+        assert exhausted.stdout.readline() == "[1, 2, 3]\n", "the last one that is there does not end it for those that wait"
+        assert exhausted.stdout.readline() == "[1, 2, 3, 4]\n"

@@ -39,6 +39,10 @@ LAST_BACKOFF_US: Final = 10_000_000
 CONNECTING_US: Final = 1_000
 RESOLVING_US: Final = 10_000
 """How soon to look again whether a connection is made, or a name known."""
+FIRST_PAUSE_US: Final = 10_000
+LAST_PAUSE_US: Final = 100_000
+"""How long nobody is accepted after the system could not, mostly for want of descriptors; twice as long each time that follows. The peers
+that are there are looked at as rarely meanwhile, so it is short."""
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
 """Seconds of silence before a peer is asked whether it is there, those between questions, and how many may stay without an answer. What
 the peer has still to send is lost with a connection, so a network that is away for some seconds ends none."""
@@ -222,8 +226,9 @@ class ConnectingReader(TcpReader):
     def _go_on(self) -> bool:
         """Ask where the name leads, connect there, and look whether the connection is made. Raises OSError."""
         if self._socket is not None:
-            _, writable, _ = select.select([], [self._socket], [], 0)
-            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if writable else errno.EINPROGRESS
+            watched = select.poll()  # `select.select` takes no descriptor from 1024 on.
+            watched.register(self._socket, select.POLLOUT)
+            code = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if watched.poll(0) else errno.EINPROGRESS
         else:
             self._lookup = self._lookup or self._asked()
             if (address := self._lookup.found()) is None:
@@ -276,6 +281,8 @@ class ListeningReader(TcpReader):
         super().__init__(source)
         self._peers: dict[int, Peer] = {}
         self._seen = 0
+        self._pause_us = 0
+        self._resume_us: int | None = None
         self._listener = socket.socket()
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._listener.setblocking(False)
@@ -304,15 +311,21 @@ class ListeningReader(TcpReader):
         return None if self._poll.closed else self._poll.fileno()
 
     def _over(self) -> bool:
-        return self._source.on_close == "end" and self._seen > 0 and not self._peers
+        """While nobody is accepted there is somebody who waits for it."""
+        return self._source.on_close == "end" and self._seen > 0 and not self._peers and self._resume_us is None
 
     def _sockets(self) -> list[socket.socket]:
         return [peer.connection for peer in self._peers.values()]
 
     def _receive(self, now_us: int) -> None:
-        for number, _ in [] if self._poll.closed else self._poll.poll(0):
+        if self._poll.closed:
+            return
+        if self._resume_us is not None and now_us >= self._resume_us:
+            self._resume_us = None
+            self._poll.modify(self._listener, select.EPOLLIN)
+        for number, _ in self._poll.poll(0):
             if number == self._listener.fileno():
-                self._accept()
+                self._accept(now_us)
                 continue
             peer = self._peers[number]
             if not self._pull(peer.connection, peer.lines):
@@ -320,21 +333,32 @@ class ListeningReader(TcpReader):
                 peer.connection.close()
                 self.bad_before += peer.lines.bad
                 del self._peers[number]
+        self.wake_us = self._resume_us
 
-    def _accept(self) -> None:
+    def _accept(self, now_us: int) -> None:
         try:
             connection, address = self._listener.accept()
-        except OSError:  # The peer has gone before it was taken.
+        except (BlockingIOError, ConnectionError):  # The peer has gone before it was taken.
             return
-        connection.setblocking(False)
-        try:
-            _watch(connection)
         except OSError:
+            self._pause(now_us)
+            return
+        self._pause_us = 0
+        try:
+            connection.setblocking(False)
+            _watch(connection)
+            self._poll.register(connection, select.EPOLLIN)
+        except OSError:  # It has gone, or the system watches as many as it can.
             connection.close()
             return
         self._seen += 1
         self._peers[connection.fileno()] = Peer(connection, self._lines(f"{address[0]}:{address[1]}"))
-        self._poll.register(connection, select.EPOLLIN)
+
+    def _pause(self, now_us: int) -> None:
+        """Accept nobody for a while. Who waits goes on waiting; a port that is looked at says at once that somebody does."""
+        self._pause_us = min(LAST_PAUSE_US, 2 * self._pause_us or FIRST_PAUSE_US)
+        self._resume_us = now_us + self._pause_us
+        self._poll.modify(self._listener, 0)
 
     def close(self) -> None:
         for peer in self._peers.values():
