@@ -6,6 +6,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from queue import SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +27,34 @@ from evenflow.world.spark.net.told_versions import Telling, Told
 FIRST = pa.table({"k": [1, 2], "name": ["one", "two"]})
 
 
+class Asked(SimpleQueue[Any]):
+    """waits: the thread has made up its mind how long it waits for what is asked."""
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        self.waits.set()
+        return super().get(block, timeout)
+
+
+class Alone:
+    """As a lock. wanted: the thread that reads has found it held by the test."""
+
+    def __init__(self) -> None:
+        self._lock, self.wanted = threading.Lock(), threading.Event()
+        self.locked = self._lock.locked
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            if threading.current_thread() is not threading.main_thread():
+                self.wanted.set()
+            self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+
 class Reading:
     """A refresher of a table that has what `rows` says, or raises it. brought: what came into the run; events: what was said."""
 
@@ -35,10 +64,11 @@ class Reading:
         self.events: list[tuple[str, str, Mapping[str, Any]]] = []
         self.said = threading.Event()
         self.bring_error: ClusterError | None = None
-        self.alone = threading.Lock()
+        self.alone, self.asked = Alone(), Asked()
         flow = ef.Dataflow("f")
         table = flow.table(self.given, "names", key="k", refresh=every)
-        self.refresher = Refresher((table,), {"names": read(table)}, self._bring, self.alone, self._record)
+        self.refresher = Refresher((table,), {"names": read(table)}, self._bring, self.alone, self._record)  # type: ignore[arg-type]
+        self.refresher._asked = self.asked
         self.refresher.begin()
 
     def given(self) -> Any:
@@ -151,6 +181,30 @@ def test_a_version_of_the_run_brings_its_own_tables(reading: Callable[..., Readi
     with run.alone:
         run.refresher.exchange((other,), {"names": read(other)}, 1, 5)
     assert run.refresher.refresh(None, 5.0) == {"table": "names", "changed": False, "rows": 0, "version": 1, "epoch": 5}
+
+
+@pytest.mark.parametrize("before", [None, "1 hour"])
+def test_a_version_that_has_its_table_read_more_often_is_heard_at_once(reading: Callable[..., Reading], before: str | None) -> None:
+    """The thread waits as long as the interval of before says, for ever if there was none."""
+    run = reading(before)
+    other = ef.Dataflow("f").table(lambda: FIRST.slice(1), "names", key="k", refresh="1 millisecond")
+    assert run.asked.waits.wait(5.0)
+    with run.alone:
+        run.refresher.exchange((other,), {"names": FIRST}, 1, 5)
+    assert run.said.wait(5.0) and run.brought[0].num_rows == 1
+
+
+@pytest.mark.parametrize("after", [None, "1 hour"])
+def test_a_version_that_has_its_table_read_more_seldom_is_not_read_once_more(reading: Callable[..., Reading], after: str | None) -> None:
+    """Its interval is over when the version is on its way, and the reading waits for it."""
+    run, readings = reading("1 millisecond"), list[int]()
+    other = ef.Dataflow("f").table(lambda: readings.append(1) or FIRST, "names", key="k", refresh=after)  # type: ignore[func-returns-value]
+    with run.alone:
+        assert run.alone.wanted.wait(5.0)
+        readings.clear()
+        run.refresher.exchange((other,), {"names": FIRST}, 1, 5)
+    assert not run.refresher.refresh(None, 5.0)["changed"]
+    assert len(readings) == 1, "what was asked for, and nothing before it"
 
 
 # ---------------------------------------------------------------- on the wire

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from enum import Enum, auto
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,6 +53,13 @@ def _anew(frame: DataFrame) -> DataFrame:
         frame._jdf.queryExecution().analyzed().refresh()
         return frame.select("*")
     return frame
+
+
+class Word(Enum):
+    """To the thread that reads, which looks again. CHANGED: tables may be due at other times than it waits for. OVER: the run has ended."""
+
+    CHANGED = auto()
+    OVER = auto()
 
 
 @dataclass(slots=True)
@@ -102,7 +110,7 @@ class Refresher:
         self._bring, self._alone, self._record, self._spark, self._group = bring, alone, record, spark, group
         now_s = time.monotonic()
         self._held = {table.name: Held(table, contents[table.name], now_s, _due_s(table, now_s)) for table in tables}
-        self._asked: SimpleQueue[tuple[str, Future[Mapping[str, Any]]] | None] = SimpleQueue()
+        self._asked: SimpleQueue[tuple[str, Future[Mapping[str, Any]]] | Word] = SimpleQueue()
         self._ending = threading.Event()
         self._thread = self._made()
 
@@ -127,15 +135,17 @@ class Refresher:
     def end(self) -> None:
         if not self._ending.is_set():
             self._ending.set()
-            self._asked.put(None)
+            self._asked.put(Word.OVER)
             if self._spark is not None:
                 threading.Thread(target=self._cancel, daemon=True, name="evenflow-refresh-end").start()
 
     def exchange(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], version: int, epoch: int) -> None:
-        """The run goes on as a version of itself with these tables, of the same names. By who holds `alone`."""
+        """The run goes on as a version of itself with these tables, of the same names, which are read at its intervals from now on. By who
+        holds `alone`."""
         now_s = time.monotonic()
         for table in tables:
             self._held[table.name] = Held(table, contents[table.name], now_s, _due_s(table, now_s), version, epoch)
+        self._asked.put(Word.CHANGED)
 
     def refresh(self, name: str | None, timeout_s: float) -> Mapping[str, Any]:
         """Read a table now. Returns what `Run.refresh` does, and raises as it does. From any thread but the reading one."""
@@ -177,30 +187,37 @@ class Refresher:
         if self._spark is not None:
             self._spark.sparkContext.setJobGroup(self._group, "Evenflow refreshes tables", interruptOnCancel=False)
         while not self._ending.is_set():
-            asked = self._next()
-            if asked is None:
-                continue
-            name, answer = asked
-            try:
-                with self._alone:
-                    found = self._read(name)
-            except Exception as error:
-                if answer is not None:
-                    answer.set_exception(error)
-                elif not isinstance(error, EvenflowError):
-                    log.exception("table %r was not refreshed", name)
-            else:
-                if answer is not None:
-                    answer.set_result(found)
+            if (asked := self._next()) is not None:
+                self._answer(*asked)
+
+    def _answer(self, name: str, answer: Future[Mapping[str, Any]] | None) -> None:
+        try:
+            with self._alone:
+                if answer is None and not self._is_due(name):
+                    return  # What it has waited for is a version that has the table read at other times.
+                found = self._read(name)
+        except Exception as error:
+            if answer is not None:
+                answer.set_exception(error)
+            elif not isinstance(error, EvenflowError):
+                log.exception("table %r was not refreshed", name)
+        else:
+            if answer is not None:
+                answer.set_result(found)
+
+    def _is_due(self, name: str) -> bool:
+        due_s = self._held[name].due_s
+        return due_s is not None and due_s <= time.monotonic()
 
     def _next(self) -> tuple[str, Future[Mapping[str, Any]] | None] | None:
         """What to read next, when it is time. None: look again."""
         due = {name: held.due_s for name, held in self._held.items() if held.due_s is not None}
         first = min(due, key=due.__getitem__, default=None)
         try:
-            return self._asked.get(timeout=None if first is None else max(0.0, due[first] - time.monotonic()))
+            asked = self._asked.get(timeout=None if first is None else max(0.0, due[first] - time.monotonic()))
         except Empty:
             return None if first is None else (first, None)
+        return None if isinstance(asked, Word) else asked
 
     def _read(self, name: str) -> Mapping[str, Any]:
         held, begun_s = self._held[name], time.monotonic()
