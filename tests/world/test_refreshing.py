@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import replace
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -56,14 +58,14 @@ class Alone:
 
 
 class Reading:
-    """A refresher of a table that has what `rows` says, or raises it. brought: what came into the run; events: what was said."""
+    """A refresher of a table that has what `rows` says, returns or raises. brought: what came into the run; events: what was said."""
 
     def __init__(self, every: str | None) -> None:
         self.rows: Any = FIRST
         self.brought: list[pa.Table] = []
         self.events: list[tuple[str, str, Mapping[str, Any]]] = []
         self.said = threading.Event()
-        self.bring_error: ClusterError | None = None
+        self.bring_error: BaseException | None = None
         self.alone, self.asked = Alone(), Asked()
         flow = ef.Dataflow("f")
         table = flow.table(self.given, "names", key="k", refresh=every)
@@ -72,9 +74,9 @@ class Reading:
         self.refresher.begin()
 
     def given(self) -> Any:
-        if isinstance(self.rows, Exception):
+        if isinstance(self.rows, BaseException):
             raise self.rows
-        return self.rows
+        return self.rows() if callable(self.rows) else self.rows
 
     def _bring(self, name: str, content: pa.Table) -> Mapping[str, Any]:
         assert self.alone.locked()
@@ -125,6 +127,8 @@ def test_a_table_is_read_at_its_interval(reading: Callable[..., Reading]) -> Non
     ("rows", "why"),
     [
         (RuntimeError("no such file"), "cannot be read: RuntimeError: no such file"),
+        (SystemExit(3), "cannot be read: SystemExit: 3"),
+        (KeyboardInterrupt("enough"), "cannot be read: KeyboardInterrupt: enough"),
         (FIRST.rename_columns(["k", "label"]), "has other columns"),
         (pa.concat_tables([FIRST, FIRST]), "has 2 rows with the key k = 1"),
     ],
@@ -161,6 +165,52 @@ def test_a_version_that_could_not_begin_is_tried_again(reading: Callable[..., Re
         run.refresher.refresh(None, 5.0)
     run.bring_error = None
     assert run.refresher.refresh(None, 5.0)["changed"]
+
+
+def test_who_asks_hears_whatever_it_was_and_the_next_reading_comes(reading: Callable[..., Reading]) -> None:
+    run = reading()
+    run.rows, run.bring_error = FIRST.slice(1), SystemExit("of code that is packed")
+    with pytest.raises(SystemExit, match="of code that is packed"):
+        run.refresher.refresh(None, 5.0)
+    run.bring_error = None
+    assert run.refresher.refresh(None, 5.0)["changed"]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_what_a_signal_raises_is_no_fault_of_the_table(raised: type[BaseException]) -> None:
+    """In the main thread it may be the signal's, and at the start a table is read there."""
+    rows = iter([FIRST])
+
+    def given() -> pa.Table:
+        for found in rows:
+            return found
+        raise raised
+
+    table = ef.Dataflow("f").table(given, "names", key="k")
+    with pytest.raises(raised):
+        read(table)
+
+
+def test_a_job_that_begins_when_its_run_has_just_ended_is_cancelled(reading: Callable[..., Reading]) -> None:
+    """Spark cancels those jobs of a group that there are, and not those to come: files may be listed when the run ends."""
+    reads, missed, begun, cancelled = (threading.Event() for _ in range(4))
+    run = reading()
+
+    def rows() -> pa.Table:
+        reads.set()
+        assert missed.wait(5.0)
+        begun.set()
+        cancelled.wait(5.0)
+        return FIRST
+
+    context = SimpleNamespace(cancelJobGroup=lambda group: cancelled.set() if begun.is_set() else missed.set())
+    run.refresher._spark = SimpleNamespace(sparkContext=context)  # type: ignore[assignment]
+    run.rows = rows
+    run.refresher._asked.put(("names", Future()))
+    assert reads.wait(5.0)
+    run.refresher.end()
+    run.refresher._thread.join(10.0)
+    assert cancelled.is_set() and not run.refresher._thread.is_alive()
 
 
 def test_what_is_not_there_or_over_is_refused(reading: Callable[..., Reading]) -> None:

@@ -14,7 +14,6 @@ themselves, and a task that is lost itself is Spark's to run again.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -24,6 +23,7 @@ from evenflow.errors import EvenflowError, SchemaChanged, SourceError
 from evenflow.sources.then import awaited, followed
 from evenflow.world.owned import OwnedDirectory
 from evenflow.world.spark.bridge.pushing import Ingresses, first_leaders
+from evenflow.world.spark.cluster.job_groups import cancel_until_over
 from evenflow.world.spark.cluster.leftovers import INGEST
 from evenflow.world.spark.cluster.located import driver_host
 from evenflow.world.spark.cluster.ship import on_executor, ship
@@ -35,10 +35,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RESULT: Final = "rows bigint"
-CANCEL_AGAIN_S: Final = 0.5
-"""A job that began just behind the word that cancels it is cancelled so much later."""
-
-log = logging.getLogger("evenflow")
 
 
 def ingesting(run: RunLoop, coordinator: DriverLoop, spark: SparkSession) -> list[Ingest]:
@@ -88,19 +84,10 @@ class Ingest:
         if not self._ending.is_set():
             self._ending.set()
             self._begun.set()
-            threading.Thread(target=self._cancel, daemon=True, name="evenflow-ingest-end").start()
+            cancel_until_over(self._spark, self._group, self._thread)
 
     def join(self, timeout_s: float) -> None:
         self._thread.join(timeout_s)
-
-    def _cancel(self) -> None:
-        """Until its thread is over: that may be about to begin a job, which would read the whole DataFrame for nobody."""
-        try:
-            while self._thread.is_alive():
-                self._spark.sparkContext.cancelJobGroup(self._group)
-                self._thread.join(CANCEL_AGAIN_S)
-        except Exception as error:
-            log.debug("while an ingest was stopped: %r", error)  # The JVM may be gone already.
 
     def _serve(self) -> None:
         self._begun.wait()

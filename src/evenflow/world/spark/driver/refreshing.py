@@ -24,6 +24,7 @@ from evenflow.errors import ClusterError, EvenflowError, OperationRefused, Table
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, same_rows
 from evenflow.statistics.progress import TableProgress
+from evenflow.world.spark.cluster.job_groups import cancel_until_over
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,12 +39,18 @@ Bring = Callable[[str, pa.Table], Mapping[str, Any]]
 
 
 def read(table: RefreshedTable) -> pa.Table:
-    """What the table has now. Raises TableError if that cannot be read or used."""
+    """What the table has now. Raises TableError if that cannot be read or used.
+
+    In the main thread KeyboardInterrupt and SystemExit come through: they may be a signal's. Elsewhere they are the function's, and errors
+    as any other: a thread would end of them without a word.
+    """
     try:
         return table.checked(table.given() if callable(table.given) else _anew(table.given))
     except TableError:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
+            raise
         raise TableError(f"table {table.name!r} cannot be read: {type(error).__name__}: {str(error)[:2000]}") from error
 
 
@@ -137,7 +144,7 @@ class Refresher:
             self._ending.set()
             self._asked.put(Word.OVER)
             if self._spark is not None:
-                threading.Thread(target=self._cancel, daemon=True, name="evenflow-refresh-end").start()
+                cancel_until_over(self._spark, self._group, self._thread)
 
     def exchange(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], version: int, epoch: int) -> None:
         """The run goes on as a version of itself with these tables, of the same names, which are read at its intervals from now on. By who
@@ -196,7 +203,7 @@ class Refresher:
                 if answer is None and not self._is_due(name):
                     return  # What it has waited for is a version that has the table read at other times.
                 found = self._read(name)
-        except Exception as error:
+        except BaseException as error:  # Code of the user's is called there, and this thread goes on.
             if answer is not None:
                 answer.set_exception(error)
             elif not isinstance(error, EvenflowError):
@@ -236,13 +243,6 @@ class Refresher:
             raise
         held.read_s, held.failures, held.error = begun_s, 0, None
         return {"table": name, "changed": changed, "rows": held.content.num_rows, "version": held.version, "epoch": held.epoch}
-
-    def _cancel(self) -> None:
-        try:
-            assert self._spark is not None
-            self._spark.sparkContext.cancelJobGroup(self._group)
-        except Exception as error:
-            log.debug("while reading a table was stopped: %r", error)  # The JVM may be gone already.
 
 
 def _due_s(table: RefreshedTable, now_s: float) -> float | None:
