@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import evenflow as ef
 from evenflow.errors import ClusterError
 from evenflow.world.spark.cluster import interrupts
 from evenflow.world.spark.cluster.interrupts import heed, heeded
@@ -157,6 +159,61 @@ def test_who_cleans_up_behind_a_question_that_was_given_up_has_its_own_answers(s
     finally:
         signal.signal(signal.SIGTERM, before)
     assert answers == [0, 1, 2, 3, 4]
+
+
+def active(spark: Any) -> set[int]:
+    """Spark's jobs that run."""
+    return set(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("what", ["table", "rows"])
+def test_a_job_that_a_start_waits_for_ends_when_somebody_presses_ctrl_c(spark: Any, tmp_path: Path, what: str) -> None:
+    """Goal: the job that reads a table, or writes a DataFrame's rows to the location, is not left to itself, and the thread has its own
+    properties again. Method: its only task waits for a gate."""
+    gate, context, before, heard = str(tmp_path / "gate"), spark.sparkContext, active(spark), threading.Event()
+
+    def waits(batches: Any) -> Any:
+        for batch in batches:
+            while not os.path.exists(gate):
+                threading.Event().wait(0.1)
+            yield batch
+
+    def press() -> None:
+        while not active(spark) - before:
+            if heard.wait(0.05):
+                return
+        os.kill(os.getpid(), signal.SIGINT)
+        if not heard.wait(30):
+            Path(gate).touch()
+
+    frame, flow = spark.range(0, 2, 1, 1).mapInArrow(waits, "id bigint"), ef.Dataflow("never")
+    if what == "table":
+        flow.source(ef.sources.generator(10)).join(flow.table(frame, "ids"), condition="l.key = r.id").to(ef.sinks.discard())
+    else:
+        flow.from_spark(frame).to(ef.sinks.memory("out"))
+    location = None if what == "table" else str(tmp_path / "location")
+    context.setJobGroup("mine", "of the test")
+    context.setLocalProperty("spark.scheduler.pool", "mine")
+    pressed = threading.Thread(target=press)
+    try:
+        pressed.start()
+        with pytest.raises(KeyboardInterrupt):
+            ef.Engine(spark, sites=1).start(flow, checkpoint_location=location)
+        assert not os.path.exists(gate), "the job ended by itself"
+        for _ in range(100):  # Spark says a little later that a cancelled job is over.
+            if active(spark) <= before:
+                break
+            threading.Event().wait(0.1)
+        assert active(spark) <= before
+        assert [context.getLocalProperty(f"spark.{name}") for name in ("jobGroup.id", "scheduler.pool")] == ["mine", "mine"]
+    finally:
+        heard.set()
+        pressed.join()
+        Path(gate).touch()
+        context._jsc.clearJobGroup()
+        context.setLocalProperty("spark.scheduler.pool", None)
 
 
 def test_a_handler_that_does_not_raise_ends_nothing(handlers: Callable[[Any], None]) -> None:

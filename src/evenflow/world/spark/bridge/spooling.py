@@ -33,6 +33,7 @@ from evenflow.sources.spooled import SpooledSource
 from evenflow.store.location import named
 from evenflow.store.opening import explain, open_store
 from evenflow.world.spark.bridge.pushing import conform
+from evenflow.world.spark.cluster.job_groups import grouped
 from evenflow.world.spark.cluster.placement import check_slots
 from evenflow.world.spark.cluster.ship import on_executor, ship
 
@@ -112,7 +113,8 @@ def _written(box: Box, url: str, spark: SparkSession, executors: int) -> dict[st
     task = on_executor(
         ship(spark.sparkContext), "evenflow.world.spark.bridge.spooling", "write", f"{_place(url)}/{folder}", schema, box.name
     )
-    made = dataframe.mapInArrow(lambda given: task(given), RESULT).collect()
+    with grouped(spark, f"Evenflow writes the rows of {box.name}"):
+        made = dataframe.mapInArrow(lambda given: task(given), RESULT).collect()
     files = sorted((row["file"], row["rows"]) for row in made)
     if not files:  # A DataFrame without a single partition.
         empty = _write(f"{_place(url)}/{folder}", "000000.parquet", _columns(box), box.name, ())

@@ -10,6 +10,9 @@ and answer is of no use to whoever asks next, and what ends the sites has to ask
 after a second, or when the signal comes again, they are given up all the same, and their connection with them: Spark's
 client keeps one for each thread and closes it on KeyboardInterrupt alone. After SystemExit it would use it for the next
 question, and take the late answer for its.
+
+Where a job of Spark's is waited for, what was raised may wait for its end, too: PySpark, which has such jobs cancelled by its own handler,
+asks for the job's result while it clears up. So whoever has let Spark begin one is told first (`called_off`), and cancels it.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ ANSWER_S: Final = 1.0
 """For which an answer of the JVM is waited for."""
 
 _noted: list[BaseException] = []
+_calls: list[Callable[[], None]] = []
 _watching = 0
 
 
@@ -67,6 +71,21 @@ def heeded() -> Iterator[None]:
             _noted.clear()
 
 
+@contextmanager
+def called_off(call: Callable[[], None]) -> Iterator[None]:
+    """For a part of a step that is heeded: `call` comes as soon as a signal has raised something, before anybody hears that.
+
+    It is called in the middle of whatever this thread does, so it may take no lock. Does nothing in other threads."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _calls.append(call)
+    try:
+        yield
+    finally:
+        _calls.remove(call)
+
+
 def _install() -> dict[int, tuple[Any, Any]]:
     """Watchers before the handlers that there are. A signal that is ignored, or ends the process as it is, has none."""
     installed: dict[int, tuple[Any, Any]] = {}
@@ -90,6 +109,8 @@ def _watcher(before: Callable[[int, FrameType | None], Any]) -> Callable[[int, F
         except BaseException as error:
             again = bool(_noted)
             _noted[:] = [error]
+            for call in _calls:
+                call()
             asked = _asked_by(frame)
             if again and asked is not None:
                 _give_up(asked)

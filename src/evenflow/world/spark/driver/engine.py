@@ -45,7 +45,7 @@ from evenflow.world.spark.driver.notebook import EngineDisplay
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Operations, Say
 from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.driver.profiling import ProfiledSites
-from evenflow.world.spark.driver.refreshing import read
+from evenflow.world.spark.driver.refreshing import read_first
 from evenflow.world.spark.driver.run import Run, end_all
 from evenflow.world.spark.driver.scaling import Autoscaler
 from evenflow.world.spark.driver.sited import Sited
@@ -182,7 +182,7 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         if tables:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
         network = flow.network if url is None else spooled(flow.network, url, self.spark, self.sites + self.spares)
-        contents = {table.name: read(table) for table in tables}
+        contents = read_first(tables, self.spark)
         availability = self.options.availability if availability is None else availability
         asked = None if durability is None else durability_named(durability, f"dataflow {flow.name!r}")
         if url is None and asked is not None:

@@ -24,7 +24,7 @@ from evenflow.errors import ClusterError, EvenflowError, OperationRefused, Table
 from evenflow.query.refreshed import refreshed_tables
 from evenflow.query.tables import RefreshedTable, same_rows
 from evenflow.statistics.progress import TableProgress
-from evenflow.world.spark.cluster.job_groups import cancel_until_over
+from evenflow.world.spark.cluster.job_groups import cancel_until_over, grouped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,6 +52,14 @@ def read(table: RefreshedTable) -> pa.Table:
         if not isinstance(error, Exception) and threading.current_thread() is threading.main_thread():
             raise
         raise TableError(f"table {table.name!r} cannot be read: {type(error).__name__}: {str(error)[:2000]}") from error
+
+
+def read_first(tables: Sequence[RefreshedTable], spark: SparkSession) -> dict[str, pa.Table]:
+    """What the tables of a dataflow have that is about to start, by name. Raises as `read`; what breaks it off cancels Spark's jobs."""
+    if not tables:
+        return {}
+    with grouped(spark, f"Evenflow reads {', '.join(table.name for table in tables)}"):
+        return {table.name: read(table) for table in tables}
 
 
 def _anew(frame: DataFrame) -> DataFrame:
