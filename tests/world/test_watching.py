@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.monitor.simulated import counts
+from tests.site.cluster import totals
 from tests.world.test_progress_cost import REPORTS, SITES, big_run, reported
 
+import evenflow as ef
+from evenflow.availability.mode import Mode, Modes
 from evenflow.coordinator.events import Happened, Kind
 from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, StatisticsError, in_a_line
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.watching import Watched
+from evenflow.plan.layout import Layout
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.wire import HEADER, FlatWindow
@@ -55,12 +62,15 @@ class Sites:
         return site in self.leaving
 
 
+def loop(planned: Layout, replicas: int, modes: Modes = ()) -> RunLoop:
+    plan = first_plan(planned, 2, replicas, modes=modes)
+    calls: Any = SimpleNamespace(clock=None, send=lambda site, message: None, call_later=lambda delay_s, call: None, present=list)
+    return RunLoop(1, "run-1", planned, plan, first_membership(planned, plan, range(2)), b"", calls)
+
+
 def small_run() -> tuple[RunLoop, Run]:
     flow = counts()
-    planned = layout(flow.network, sites=2, partitions=4)
-    plan = first_plan(planned, 2, 2)
-    calls: Any = SimpleNamespace(clock=None, send=lambda site, message: None, call_later=lambda delay_s, call: None, present=list)
-    driven = RunLoop(1, "run-1", planned, plan, first_membership(planned, plan, range(2)), b"", calls)
+    driven = loop(layout(flow.network, sites=2, partitions=4), 2)
     coordinator: Any = SimpleNamespace(describe_sites=list)
     return driven, Run(Generations(driven, None, start=lambda generation: None), coordinator, layout, flow.network)
 
@@ -179,6 +189,64 @@ def test_sites_that_have_gone_are_shown_for_a_while() -> None:
     watcher._gone_s = dict.fromkeys(watcher._gone_s, -1000.0)
     soon(watcher)
     assert [site.site for site in told(watcher.news(0, 0)[2])[0].sites] == [0]
+
+
+def held_up(look: Callable[[], Any], at: int, meanwhile: Callable[[], Any]) -> bool:
+    """Look, and be held up at the `at`-th step of it, while something else happens. False if it has fewer steps."""
+    steps = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal steps
+        steps += 1
+        if steps == at:
+            meanwhile()
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        look()
+    finally:
+        sys.settrace(before)
+    return steps >= at
+
+
+def test_who_is_held_up_while_he_looks_leaves_no_stale_number_to_the_coordinator() -> None:
+    """Goal: the coordinator knows that a partition is lost, whoever looks. Method: a site dies at each step at which a look can be held
+    up."""
+    flow = ef.Dataflow("small")
+    flow.source(ef.sources.memory([pa.record_batch({"k": [1]})])).to(ef.sinks.discard())
+    driven = loop(layout(flow.network, sites=2), 1)
+    machine, view = driven.machine, driven.machine.view
+    whole = machine.membership
+    died, at, found = replace(whole, number=1, sites=whole.sites[1:]), 1, True
+    while found:
+        view.change(whole)
+        driven.numbers._hosts = None
+        found = held_up(driven.numbers._stands, at, lambda: view.change(died))
+        if not found:
+            view.change(died)
+        assert view.lacks() and view.redundancy() == 0, f"held up at step {at}"
+        hosts = driven.numbers._stands()
+        assert (hosts.membership, hosts.redundancy, hosts.active) == (died, 0, ())
+        at += 1
+    assert at > 50
+
+
+@pytest.mark.parametrize("modes", [(), (Mode.PAIRS, Mode.PASSIVE, Mode.PAIRS)], ids=["pairs", "passive"])
+def test_who_looks_fills_nothing_of_the_coordinators(modes: Modes) -> None:
+    """While it counts anew, what it knew is cleared; what somebody else puts there then may be of the plan before."""
+    planned = totals(partitions=4, sites=2)
+    driven = loop(planned, 2, modes)
+    view = driven.machine.view
+    told = driven.watched(None), driven.progress([])
+    driven.numbers._hosts = None
+    view._blocks.clear()
+    view._planned.clear()
+    view._least = None
+    assert (driven.watched(None).redundancy, driven.progress([]).protected) == (told[0].redundancy, told[1].protected)
+    assert (view._blocks, view._planned, view._least) == ({}, {}, None)
+    assert told[0].redundancy == driven.machine.redundancy()
 
 
 def test_a_big_engine_is_watched_in_milliseconds() -> None:

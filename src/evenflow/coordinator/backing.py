@@ -322,16 +322,18 @@ class Backing:
 
     # ------------------------------------------------------------ for people
 
-    def protected(self, newcomers: Mapping[SiteId, int] = NO_NEWCOMERS) -> bool:
-        """Any one site may die now, as far as passive segments go. newcomers: see `spares`."""
-        return self.active and all(self.spares(site, newcomers) for site in self._view.membership.sites)
+    def protected(self, newcomers: Mapping[SiteId, int] = NO_NEWCOMERS, view: View | None = None) -> bool:
+        """Any one site may die now, as far as passive segments go. newcomers, view: see `spares`."""
+        return self.active and all(self.spares(site, newcomers, view) for site in self._view.membership.sites)
 
-    def spares(self, site: SiteId, newcomers: Mapping[SiteId, int] = NO_NEWCOMERS) -> bool:
+    def spares(self, site: SiteId, newcomers: Mapping[SiteId, int] = NO_NEWCOMERS, view: View | None = None) -> bool:
         """All that would be lost with this site, as far as passive segments go, could begin again now: from images that are not there, too
-        (B3), and are of epochs whose plans their sites know. newcomers: since which epoch sites that came later know plans."""
+        (B3), and are of epochs whose plans their sites know. newcomers: since which epoch sites that came later know plans. view: of those
+        who ask beside the coordinator."""
+        view = self._view if view is None else view
         lost: dict[int, dict[int, Held | None]] = {}
         for segment in self._passive():
-            blocks = [block for block in self._view.blocks(segment) if set(self._view.live(block)) <= {site}]
+            blocks = [block for block in view.blocks(segment) if set(view.live(block)) <= {site}]
             lost[segment] = self._bases(segment, [p for block in blocks for p in block.partitions], but=site)
         each = [(segment, p, held) for segment, bases in lost.items() for p, held in bases.items()]
         return all(

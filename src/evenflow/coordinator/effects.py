@@ -37,6 +37,7 @@ from evenflow.coordinator.events import (
     Waited,
     Wake,
 )
+from evenflow.coordinator.hosting import redundancy_of
 from evenflow.coordinator.journal import Journal
 from evenflow.coordinator.leaders import Leaders
 from evenflow.coordinator.ledger import Ledger, Spell
@@ -155,11 +156,7 @@ class RunEffects:
 
     def redundancy(self) -> int:
         """The least number of live replicas of any partition that has several, or of any if none has."""
-        plan, view = self.plan, self.view
-        if not plan.modes or not any(MODES[mode].replicates for mode in plan.modes):
-            return view.redundancy()
-        several = [segment.id for segment in self.layout.segments if MODES[plan.mode(segment.id)].replicates]
-        return min(len(view.live(block)) for segment in several for block in view.blocks(segment))
+        return redundancy_of(self.view)
 
     def protected(self) -> int:
         """Deaths that nothing would be lost of now, whichever sites they are of."""

@@ -1,4 +1,5 @@
-"""Who hosts what: of every site its role and how many partitions it has, from the newest plan and membership. Pure."""
+"""Who hosts what, from the newest plan and membership: of every site its role and how many partitions it has, and how many replicas of
+each partition live. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evenflow.availability.mode import MODES
 from evenflow.statistics.progress import Role
 
 if TYPE_CHECKING:
     from evenflow.plan.membership import Membership
     from evenflow.plan.plan import Plan
+    from evenflow.site.view import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +43,12 @@ def hosting(plan: Plan, membership: Membership) -> dict[int, Hosting]:
     for copy in membership.joining:
         coming[copy.target] += len(copy.partitions)
     return {site: Hosting(counted[site], coming[site]) for site in membership.sites}
+
+
+def redundancy_of(view: View) -> int:
+    """The least number of live replicas of any partition that has several, or of any if none has."""
+    plan = view.plan
+    if not plan.modes or not any(MODES[mode].replicates for mode in plan.modes):
+        return view.redundancy()
+    several = [segment.id for segment in view.layout.segments if MODES[plan.mode(segment.id)].replicates]
+    return min(len(view.live(block)) for segment in several for block in view.blocks(segment))

@@ -119,9 +119,10 @@ class Reviving:
         able = mode is Mode.UPSTREAM or (mode is Mode.PASSIVE and self._checkpointing.journalled)
         return able and self._begun <= base and self._from <= base
 
-    def based(self, site: SiteId | None = None) -> bool:
+    def based(self, site: SiteId | None = None, view: View | None = None) -> bool:
         """Whether all that begins again from a base has one, as far as it would be lost with a site, or with any: an image elsewhere, a
-        checkpoint since anything has changed, or what producers keep."""
+        checkpoint since anything has changed, or what producers keep. view: of those who ask beside the coordinator, which keeps what it
+        has counted once, and must not find what others have counted before."""
         modes = self._view.plan.modes
         if not all(self.has_base(segment) for segment, mode in enumerate(modes) if mode is Mode.UPSTREAM):
             return False
@@ -129,7 +130,7 @@ class Reviving:
             return True
         if self._backing.active:
             known = self._newcomers
-            return self._backing.protected(known) if site is None else self._backing.spares(site, known)
+            return self._backing.protected(known, view) if site is None else self._backing.spares(site, known, view)
         return self._checkpointing.journalled and bool(self._checkpointing.retained) and self._from <= self.base
 
     def _able(self) -> list[SiteId]:

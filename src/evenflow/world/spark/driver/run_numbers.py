@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Final
 
 from evenflow.availability.mode import Mode
-from evenflow.coordinator.hosting import Hosting, hosting
+from evenflow.coordinator.hosting import Hosting, hosting, redundancy_of
 from evenflow.coordinator.ledger import Ledger
 from evenflow.coordinator.machine import RunMachine
 from evenflow.coordinator.thinnings import shares_of
@@ -21,6 +21,7 @@ from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.query.network import Network
 from evenflow.query.whole import moved_whole
+from evenflow.site.view import NOBODY, View
 from evenflow.statistics.growing import Growing
 from evenflow.statistics.histogram import RecentLatencies, mean_of, percentile_ms
 from evenflow.statistics.progress import (
@@ -75,11 +76,12 @@ class SiteNumbers:
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """Who hosts what under a plan and a membership. active: sites with a replica that counts. redundancy: see `RunMachine.redundancy`.
-    protected: see `View.protected`, by whether what begins again from a base has one."""
+    """Who hosts what under a plan and a membership. view: of those two, and nobody's who changes it. active: sites with a replica that
+    counts. redundancy: see `RunMachine.redundancy`. protected: see `View.protected`, by whether what begins again from a base has one."""
 
     plan: Plan
     membership: Membership
+    view: View
     hosted: Mapping[int, Hosting]
     active: tuple[int, ...]
     redundancy: int
@@ -265,13 +267,16 @@ class RunNumbers:
         return self._windows.read(windows), count
 
     def _stands(self) -> Hosts:
-        """Who hosts what now; counted once per plan and membership."""
+        """Who hosts what now; counted once per plan and membership, of which there may be newer ones meanwhile.
+
+        From a view of their own: the coordinator's keeps what is counted in it, and would go by what is stored here behind a change."""
         machine, known = self._machine, self._hosts
-        plan, membership = machine.plan, machine.membership  # Read first: they may be newer ones while the rest is counted.
+        plan, membership = machine.plan, machine.membership
         if known is None or known.plan is not plan or known.membership is not membership:
-            hosted = hosting(plan, membership)
-            protected = {based: machine.view.protected(based=based) for based in (False, True)}
-            known = self._hosts = Hosts(plan, membership, hosted, machine.view.active(), machine.redundancy(), protected)
+            view = View(machine.layout, plan, membership, NOBODY)
+            protected = {based: view.protected(based=based) for based in (False, True)}
+            known = Hosts(plan, membership, view, hosting(plan, membership), view.active(), redundancy_of(view), protected)
+            self._hosts = known
         return known
 
     def _slots(self, replicas: Iterable[tuple[int, int, int]]) -> Ints:
@@ -328,7 +333,7 @@ class RunNumbers:
         machine = self._machine
         parts = {site: n.newest for site, n in numbers.items() if n.newest is not None}
         return RunAccount(
-            protected=hosts.protected[machine.reviving.based()],
+            protected=hosts.protected[machine.reviving.based(view=hosts.view)],
             lost=lost_of(machine),
             behind=_behind([part for site, part in parts.items() if site in machine.sites]) if active else (),
             outputs=outputs_of(
