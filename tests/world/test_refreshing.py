@@ -203,7 +203,9 @@ def test_a_job_that_begins_when_its_run_has_just_ended_is_cancelled(reading: Cal
         cancelled.wait(5.0)
         return FIRST
 
-    context = SimpleNamespace(cancelJobGroup=lambda group: cancelled.set() if begun.is_set() else missed.set())
+    context = SimpleNamespace(
+        cancelJobGroup=lambda group: cancelled.set() if begun.is_set() else missed.set(), setJobGroup=lambda *told, **more: None
+    )
     run.refresher._spark = SimpleNamespace(sparkContext=context)  # type: ignore[assignment]
     run.rows = rows
     run.refresher._asked.put(("names", Future()))
@@ -211,6 +213,25 @@ def test_a_job_that_begins_when_its_run_has_just_ended_is_cancelled(reading: Cal
     run.refresher.end()
     run.refresher._thread.join(10.0)
     assert cancelled.is_set() and not run.refresher._thread.is_alive()
+
+
+def test_tables_are_read_in_a_thread_that_whoever_starts_the_run_has_started() -> None:
+    """Goal: a thread of PySpark's has the properties of the one that starts it, which the coordinator's does not have; nor does that wait
+    for the JVM. Nothing is read before the run has begun, and one that never begins leaves no thread."""
+    readings: list[int] = []
+
+    def given() -> pa.Table:
+        readings.append(1)
+        return FIRST
+
+    table = ef.Dataflow("f").table(given, "names", key="k", refresh="10 ms")
+    readings.clear()
+    refresher = Refresher((table,), {"names": FIRST}, lambda name, content: {}, threading.Lock(), lambda *told, **more: None)
+    assert refresher._thread.is_alive()
+    refresher._thread.join(0.1)
+    refresher.end()
+    refresher._thread.join(5.0)
+    assert not refresher._thread.is_alive() and readings == []
 
 
 def test_what_is_not_there_or_over_is_refused(reading: Callable[..., Reading]) -> None:

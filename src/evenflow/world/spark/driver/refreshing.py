@@ -54,10 +54,10 @@ def read(table: RefreshedTable) -> pa.Table:
         raise TableError(f"table {table.name!r} cannot be read: {type(error).__name__}: {str(error)[:2000]}") from error
 
 
-def read_first(tables: Sequence[RefreshedTable], spark: SparkSession) -> dict[str, pa.Table]:
-    """What the tables of a dataflow have that is about to start, by name. Raises as `read`; what breaks it off cancels Spark's jobs."""
-    if not tables:
-        return {}
+def read_first(tables: Sequence[RefreshedTable], spark: SparkSession | None) -> dict[str, pa.Table]:
+    """What the tables of a dataflow have that is about to act, by name. Raises as `read`; what breaks it off cancels Spark's jobs."""
+    if not tables or spark is None:
+        return {table.name: read(table) for table in tables}
     with grouped(spark, f"Evenflow reads {', '.join(table.name for table in tables)}"):
         return {table.name: read(table) for table in tables}
 
@@ -126,11 +126,12 @@ class Refresher:
         now_s = time.monotonic()
         self._held = {table.name: Held(table, contents[table.name], now_s, _due_s(table, now_s)) for table in tables}
         self._asked: SimpleQueue[tuple[str, Future[Mapping[str, Any]]] | Word] = SimpleQueue()
-        self._ending = threading.Event()
+        self._begun, self._ending = threading.Event(), threading.Event()
         self._thread = self._made()
+        self._thread.start()
 
     def _made(self) -> threading.Thread:
-        """Made in the thread that starts the run, so that it inherits the user's session and job properties."""
+        """Made and started in the thread that starts the run, so that it inherits the user's session and job properties."""
         if self._spark is None:
             return threading.Thread(target=self._serve, name="evenflow-refresh", daemon=True)
         from pyspark import InheritableThread
@@ -145,14 +146,19 @@ class Refresher:
         return {name: held.content for name, held in self._held.items()}
 
     def begin(self) -> None:
-        self._thread.start()
+        self._begun.set()
 
     def end(self) -> None:
         if not self._ending.is_set():
             self._ending.set()
+            self._begun.set()
             self._asked.put(Word.OVER)
             if self._spark is not None:
                 cancel_until_over(self._spark, self._group, self._thread)
+
+    def read_first(self, tables: Sequence[RefreshedTable]) -> dict[str, pa.Table]:
+        """What those of a version have that is to come. In the thread of whoever wants it; raises as `read`."""
+        return read_first(tables, self._spark)
 
     def exchange(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], version: int, epoch: int) -> None:
         """The run goes on as a version of itself with these tables, of the same names, which are read at its intervals from now on. By who
@@ -199,7 +205,8 @@ class Refresher:
     # ------------------------------------------------ the thread
 
     def _serve(self) -> None:
-        if self._spark is not None:
+        self._begun.wait()
+        if self._spark is not None and not self._ending.is_set():
             self._spark.sparkContext.setJobGroup(self._group, "Evenflow refreshes tables", interruptOnCancel=False)
         while not self._ending.is_set():
             if (asked := self._next()) is not None:

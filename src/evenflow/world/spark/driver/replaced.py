@@ -15,8 +15,9 @@ from evenflow.errors import ClusterError, LocationError, OperationRefused
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
 from evenflow.query.tables import RefreshedTable, with_tables
+from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.driver.program import pack_version
-from evenflow.world.spark.driver.refreshing import Refresher, read, same_tables
+from evenflow.world.spark.driver.refreshing import Refresher, same_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,7 @@ class Replaceable:
         wanted = self._wanted(flow, running, there)
         return compared(differences(in_version(running, plan), wanted), number_of(plan))
 
+    @heeded()
     def replace(self, flow: Dataflow, timeout_s: float = 300.0, *, version: int | None = None) -> dict[str, Any]:
         """Go on as another version of the dataflow, from one epoch on at all sites. Returns version (1 is the first after the one that was
         started), epoch (the first of it) and boxes (those that are new), when the plan is made.
@@ -97,7 +99,7 @@ class Replaceable:
             )
         running = self._driven.layout
         tables = same_tables(flow, {} if self._refresher is None else self._refresher.contents)
-        contents = {table.name: read(table) for table in tables}
+        contents = {} if self._refresher is None else self._refresher.read_first(tables)
         wanted = self._wanted(flow, running, contents)
 
         def make(plan: Plan, number: int) -> Version:
@@ -126,6 +128,7 @@ class Replaceable:
             return version
         return replace(version, program=self._programs.keep(network, wanted, journal.generation, version.number))
 
+    @heeded()
     def refresh(self, table: str | None = None, timeout_s: float = 300.0) -> dict[str, Any]:
         """Read a refreshed table now, and go on with what it has from one epoch on at all sites, if that is something else.
 
