@@ -25,12 +25,15 @@ from evenflow.bench.bare import BareEngine
 from evenflow.cli import running
 from evenflow.cli.output import Output
 from evenflow.cli.recording import Recorder, Recording
-from evenflow.errors import SinkError
+from evenflow.errors import EngineUnreachable, OperationRefused, SinkError
 from evenflow.monitor.live import Results
 from evenflow.sinks.callback import CallbackWriter
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
+from evenflow.world.locations.savepoints import Savepoint
 from evenflow.world.spark.driver import engine
+from evenflow.world.spark.driver.control_client import ask, find
+from evenflow.world.spark.driver.keeping import Keeping
 
 pytestmark = [pytest.mark.timeout(120)]
 ROWS = 3_000
@@ -259,6 +262,42 @@ def test_a_run_whose_time_is_over_is_stopped(bare: None, tmp_path: Path) -> None
     with Output(as_json=True) as output:
         assert running.execute(request(tmp_path / "there", None, seconds=0.5), output) == 0
     assert stopped(tmp_path / "there")
+
+
+def test_a_savepoint_that_somebody_has_asked_for_is_whole_when_the_command_ends(
+    bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Method: the run is stopped before the first object is copied, and that happens only when there is nothing else left to do."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    monkeypatch.setattr(running, "COPIES_S", 0.1)
+    saved, export, waits, answers = str(tmp_path / "saved"), Keeping.export, threading.Event(), list[Any]()
+
+    def slow(keeping: Keeping, name: str, target: str, say: Any = None) -> Savepoint:
+        ask(find(), "stop", timeout_s=60.0)
+        waits.wait(10)
+        return export(keeping, name, target, say)
+
+    def asks() -> None:
+        while not answers:
+            try:
+                answers.append(ask(find(), "savepoint", target=saved, timeout_s=60.0))
+            except (EngineUnreachable, OperationRefused):  # There is no engine yet, or no run.
+                threading.Event().wait(0.1)
+
+    class Told(Output):
+        def say(self, text: str) -> None:
+            if text.startswith("a savepoint is still being copied"):
+                waits.set()
+            super().say(text)
+
+    monkeypatch.setattr(Keeping, "export", slow)
+    asking = threading.Thread(target=asks, daemon=True)
+    asking.start()
+    with Told(as_json=True) as output:
+        assert running.execute(request(tmp_path / "there", None), output) == 0
+    assert ef.checkpoints(saved).verify().whole
+    asking.join(20)
+    assert answers[0]["location"] == saved
 
 
 @pytest.mark.parametrize("where", one_in(2, ["a pipe that nobody reads", "a full disk"]))

@@ -8,6 +8,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ import evenflow as ef
 from evenflow.bench import bare
 from evenflow.bench.bare import BareEngine
 from evenflow.errors import ClusterError, EvenflowError, LocationError
-from evenflow.world.spark.driver import beginnings
+from evenflow.world.spark.driver import beginnings, control_port
 from evenflow.world.spark.driver import engine as engine_module
+from evenflow.world.spark.driver.control_client import ask, find
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
 from evenflow.world.spark.driver.taking import begin
@@ -178,6 +180,43 @@ def test_a_start_that_meets_the_end_of_the_engine_has_failed(
         assert not thread.is_alive()
     assert said == ["the engine has been stopped"] and engine.runs == ()
     wait_until(lambda: not left(), 10, "its threads have ended")
+
+
+@pytest.mark.parametrize("answers_s", [20.0, 0.1], ids=["it comes", "it hangs"])
+def test_the_end_of_the_engine_waits_for_answers(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers_s: float) -> None:
+    """Goal: who has asked for something hears what has become of it, though the program ends. Method: the answer is there when everything
+    else has ended, or never."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    monkeypatch.setattr(control_port, "ANSWERS_S", answers_s)
+    session: Any = SimpleNamespace(sparkContext=SimpleNamespace(appName="test"))
+    engine.spark = session
+    engine.open_control()
+    port, end_sites, begun, ends, goes, said = engine._control, engine._end_sites, *(threading.Event() for _ in range(3)), list[Any]()
+    assert port is not None
+
+    def late(*given: Any) -> dict[str, Any]:
+        begun.set()
+        assert goes.wait(20)
+        return {"sites have ended": ends.wait(0.5 if answers_s > 1.0 else 20.0)}
+
+    def closed() -> None:
+        goes.set()
+        close()
+
+    def end() -> None:
+        ends.set()
+        end_sites()
+
+    close = port.close
+    monkeypatch.setattr(port, "close", closed)
+    monkeypatch.setattr(engine, "_end_sites", end)
+    port.allow("late", late)
+    asks = threading.Thread(target=lambda: said.append(ask(find(), "late")), daemon=True)
+    asks.start()
+    assert begun.wait(20)
+    engine.stop()
+    asks.join(20)
+    assert said == [{"sites have ended": answers_s < 1.0}]
 
 
 def test_a_store_that_hangs_holds_up_no_other_run(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

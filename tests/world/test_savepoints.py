@@ -9,18 +9,23 @@ from typing import Any
 
 import pytest
 from tests.golden import SITES, copied, dataflow, expected, golden, results, source
+from tests.restarting import wait_until
 
 import evenflow as ef
+from evenflow.bench import killing
 from evenflow.bench.bare import BareEngine
 from evenflow.cli.app import main
-from evenflow.errors import CheckpointCorrupt, LocationError
+from evenflow.errors import CheckpointCorrupt, ClusterError, LocationError
 from evenflow.query.planner import layout
 from evenflow.query.structure import as_written
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.locations.carrying import Carried, carried
+from evenflow.world.locations.savepoints import Savepoint
 from evenflow.world.locations.starting import layout_from, saved_at
+from evenflow.world.spark.driver.keeping import Keeping
 from evenflow.world.spark.driver.readable import readable
+from evenflow.world.spark.driver.run import Run
 from evenflow.world.spark.driver.taking import begin, look
 
 pytestmark = [pytest.mark.timeout(240)]
@@ -174,6 +179,70 @@ def test_a_processor_goes_on_with_other_code_and_more_fields(tmp_path: Path) -> 
     assert sum(n for n, _ in last.values()) == 6_000 and 0 < sum(since for _, since in last.values()) <= 5_000
     kept = ef.checkpoints(str(tmp_path / "two"))
     assert set(kept.state("visits").column_names) >= {"since", "n"} and kept.verify().whole
+
+
+def counted(epochs: list[int]) -> ef.Dataflow:
+    """A dataflow without an end, and the epochs of which its sink is given rows."""
+    flow = ef.Dataflow("counted")
+    made = flow.source(ef.sources.generator(rate=2_000, keys=4, partitions=2), name="made")
+    made.group_by("key").agg(n="count(*)").name("counts").to(ef.sinks.callback(lambda epoch, batch: epochs.append(epoch)), name="out")
+    return flow
+
+
+def goes_on(run: Run, epochs: list[int]) -> None:
+    """It gives out more."""
+    there = len(epochs)
+    wait_until(lambda: len(epochs) > there + 2 or not run.is_active, 60, "it gives out more")
+    assert run.is_active
+
+
+def test_a_run_is_suspended_when_its_savepoint_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a program that ends with its run takes no savepoint with it, what cannot be written stops nothing, and what is written is
+    where the sink stands. Method: one copy fails, and another is looked at from inside."""
+    location, saved, epochs, export = str(tmp_path / "location"), str(tmp_path / "saved"), list[int](), Keeping.export
+    with BareEngine(**SITES, checkpoint_s=None) as engine:
+        run = engine.start(counted(epochs), checkpoint_location=location)
+
+        def fails(keeping: Keeping, name: str, target: str, say: Any = None) -> Savepoint:
+            raise LocationError("the disk is full")
+
+        def looks(keeping: Keeping, name: str, target: str, say: Any = None) -> Savepoint:
+            made = export(keeping, name, target, say)
+            assert run.is_active, "who ends with the run would have ended"
+            return made
+
+        goes_on(run, epochs)
+        monkeypatch.setattr(Keeping, "export", fails)
+        with pytest.raises(LocationError, match="the disk is full"):
+            run.suspend(saved)
+        goes_on(run, epochs)
+        monkeypatch.setattr(Keeping, "export", looks)
+        last = run.suspend(saved)
+        assert not run.is_active and run.exception() is None
+    standing, made = read_journal(open_store(location)), ef.checkpoints(saved)
+    assert standing.stopped and standing.durable == last["epoch"] and max(epochs) <= last["epoch"]
+    assert made.verify().whole and [each.epoch for each in made.list()] == [last["epoch"]] and last["savepoint"] == saved
+
+
+@pytest.mark.conformance
+def test_a_savepoint_behind_which_the_run_went_on_suspends_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: nobody goes on from a savepoint behind which a sink was given something. Method: all sites are lost while it is copied."""
+    saved, epochs, export = str(tmp_path / "saved"), list[int](), Keeping.export
+    with BareEngine(**SITES, checkpoint_s=None) as engine:
+        run = engine.start(counted(epochs), checkpoint_location=str(tmp_path / "location"))
+
+        def loses(keeping: Keeping, name: str, target: str, say: Any = None) -> Savepoint:
+            victims = [site["pid"] for site in run.progress()["sites"]]
+            killing.kill(victims)
+            assert killing.gone(victims, 30.0)
+            wait_until(lambda: run.progress()["journal"]["generation"] == 2, 90, "the next generation")
+            return export(keeping, name, target, say)
+
+        goes_on(run, epochs)
+        monkeypatch.setattr(Keeping, "export", loses)
+        with pytest.raises(ClusterError, match="goes on behind the savepoint"):
+            run.suspend(saved)
+        goes_on(run, epochs)
 
 
 def test_names_that_were_made_up_by_counting_mean_nothing(saved: str) -> None:

@@ -42,6 +42,8 @@ PATIENCE_S: Final = 60.0
 PLACE_TIMEOUT_S: Final = 120.0
 STRIKE_PATIENCE_S: Final = 30.0
 """How long a run goes on beyond its time until redundancy is full again."""
+COPIES_S: Final = 1.0
+"""After so long people are told why the command does not end."""
 HEALED_SHOWN_S: Final = 0.6
 """The picture is taken so long after all is whole again: the sites' numbers have come by then."""
 
@@ -271,12 +273,12 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                     page.when_there(lambda url: _show_page(view, url, output), output.say)
                 accessories = Accessories(output.say)
                 Watch(run, view, request, output, interrupt, accessories).go_on()
-                stopped = interrupt.is_set()
                 if run.is_active:
                     run.stop()
                 else:
                     _await_sinks(run, interrupt)
-                    stopped = interrupt.is_set()
+                _await_copies(engine, interrupt, output)
+                stopped = interrupt.is_set()
             if request.recording is not None:
                 accessories.call("--statistics", functools.partial(request.recording.write, run))
             if request.recorder is not None:
@@ -434,6 +436,17 @@ def _await_sinks(run: Any, interrupt: threading.Event) -> None:
             if interrupt.is_set():
                 run.stop()
                 return
+
+
+def _await_copies(engine: Any, interrupt: threading.Event, output: Output) -> None:
+    """A savepoint that another process has asked for is copied by a thread of this one, which needs the run no more: until it is whole, or
+    somebody presses Ctrl-C."""
+    port = engine._control
+    if port is None or interrupt.is_set() or port.await_copies(COPIES_S):
+        return
+    output.say("a savepoint is still being copied; Ctrl-C gives it up")
+    while not interrupt.is_set() and not port.await_copies(1 / REFRESH_HZ):
+        pass
 
 
 def _raise_failure(run: Any) -> None:

@@ -10,7 +10,9 @@ import dataclasses
 import logging
 import os
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -20,6 +22,7 @@ from evenflow.statistics.profile import Profile
 from evenflow.world.flow_file import load
 from evenflow.world.grouping import InGroup, asked
 from evenflow.world.locations.looking import shown
+from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.control_client import Address, write
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.operations import DRAIN_S, Departure, Say
@@ -244,8 +247,13 @@ ASKED: Final[Mapping[str, Callable[[Controlled, Given, Say], Given]]] = {
 
 WATCH: Final = "watch"
 WATCHERS_MAX: Final = 16
+WAIT_SLICE_S: Final = 0.2
 READ_S: Final = 30.0
 """Who has not read for this long is gone."""
+ANSWERS_S: Final = 5.0
+"""How long the end of an engine waits for answers that are still to be given."""
+COPIES: Final = ("savepoint", "suspend")
+"""What is asked for and copies a checkpoint, which may take longer than the run lives, and needs nothing of it."""
 
 
 class ControlPort:
@@ -259,6 +267,8 @@ class ControlPort:
         name = str(engine.spark.sparkContext.appName)
         self._watcher = Watcher(engine, coordinator, coordinator.engine, name)
         self._watchers, self._closed = 0, threading.Event()
+        self._answering, self._answered = list[str](), threading.Condition()
+        self._late_s: float | None = None
         self._ui: UiProcess | None = None
         self._opening = threading.Lock()
         self._besides: dict[str, Callable[[Controlled, Given, Say], Given]] = {}
@@ -293,6 +303,32 @@ class ControlPort:
                 self._ui.close()
         self._owned.release()
 
+    def settle(self) -> None:
+        """It is closed: let those who have asked have their answers, for ANSWERS_S in all. A program may end behind this, and with it the
+        threads that give them."""
+        self._late_s = time.monotonic() + ANSWERS_S if self._late_s is None else self._late_s
+        while time.monotonic() < self._late_s and not self._await(WAIT_SLICE_S, lambda what: what != WATCH):
+            heed()
+
+    def await_copies(self, timeout_s: float) -> bool:
+        """Until no savepoint is being made that somebody has asked for: True, or False if one still is then."""
+        return self._await(timeout_s, lambda what: what in COPIES)
+
+    def _await(self, timeout_s: float, counts: Callable[[str], bool]) -> bool:
+        with self._answered:
+            return self._answered.wait_for(lambda: not any(map(counts, self._answering)), timeout_s)
+
+    @contextmanager
+    def _answers(self, what: str) -> Iterator[None]:
+        with self._answered:
+            self._answering.append(what)
+        try:
+            yield
+        finally:
+            with self._answered:
+                self._answering.remove(what)
+                self._answered.notify_all()
+
     def _watch(self, connection: Connection) -> None:
         """Tell scenes and readings until the reader goes, or the engine ends: then once more, since why may have happened just now."""
         if self._watchers >= WATCHERS_MAX:
@@ -317,7 +353,7 @@ class ControlPort:
 
     def _serve(self, connection: Connection, hello: Hello) -> None:
         connection.settimeout(None)
-        with connection:
+        with connection, self._answers(str(hello.get("ask"))):
 
             def tell(answer: Given) -> None:
                 try:

@@ -404,8 +404,8 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         return cast(ControlPort, self._control).open_ui(port, frame)
 
     def stop(self) -> None:
-        """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s, or 20 if something is being
-        started meanwhile. May be called again."""
+        """Stop every run and every site. Returns when no task of the engine is left, at most after some 15 s, and 5 more each if something
+        is being started meanwhile, or answered to another process. May be called again."""
         try:
             with heeded():
                 self._stop()
@@ -422,6 +422,8 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
             self._lock.release()
         with ExitStack() as ends:  # The last comes first, and whatever one of them raises, the others follow.
             ends.callback(self._end_sites)
+            if self._control is not None:
+                ends.callback(self._control.settle)
             for ingest in self._ingests:
                 ends.callback(ingest.join, 5.0)
             ends.callback(end_all, self._runs, willed=self._willed)

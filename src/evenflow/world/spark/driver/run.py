@@ -401,16 +401,21 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         """Make a last checkpoint, after which no sink is given anything, and end the run; no window is closed for that. Who goes on at the
         location, or from the savepoint in `target`, goes on exactly where the sinks stand.
 
-        Returns the checkpoint's number, generation, epoch and bytes, and savepoint (its folder, or None). Raises as `checkpoint` does, and
-        then, or if Ctrl-C breaks it off, the run goes on.
+        Returns the checkpoint's number, generation, epoch and bytes, and savepoint (its folder, or None). The run ends when that is whole,
+        and gives nothing out while it is copied. Raises as `savepoint` does, and then, or if Ctrl-C breaks it off, the run goes on.
         """
         if target is not None:
             check_free(open_store(target))
-        with self._keeping.last(timeout_s) as made:
+        driven, saved = self._driven, None
+        keeping = Keeping(driven, self._coordinator)
+        with keeping.last(timeout_s) as made:
+            if target is not None:  # Before the run ends, since a program may end with it, and its threads, too.
+                saved = keeping.export(f"{made['generation']}.{made['number']}", target, say=say).location
+            if self._driven is not driven:
+                more = "" if saved is None else f" behind the savepoint in {saved}"
+                raise ClusterError(f"run {self.id} has lost its sites while it was suspended, and goes on{more}: suspend it again")
             self.stop()
-        if target is None:
-            return made | {"savepoint": None}
-        return made | {"savepoint": self._keeping.export(f"{made['generation']}.{made['number']}", target, say=say).location}
+        return made | {"savepoint": saved}
 
     def change_plan(self) -> None:
         """Ask for a new plan that places everything as it is (protocol V2). Results do not change."""
