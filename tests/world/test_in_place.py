@@ -164,6 +164,7 @@ def test_it_can_be_stopped_while_it_waits_for_sites(engine: Callable[..., BareEn
     wait_until(lambda: "lost" in kinds(run), 60, "it is lost")
     run.stop()
     assert not run.is_active and run.exception() is None
+    assert read_journal(open_store(str(given.location))).stopped, "who stands by is to leave it alone"
 
 
 @pytest.mark.parametrize("silent", ["create", "names"])

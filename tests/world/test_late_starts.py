@@ -16,15 +16,23 @@ from tests.restarting import wait_until
 from tests.spark.test_driver_loop import SECRET, Fake
 
 import evenflow as ef
+from evenflow.availability.entries import Entry, Logged
+from evenflow.availability.standing import Standing
 from evenflow.bench import bare
 from evenflow.bench.bare import BareEngine
+from evenflow.coordinator import effects
 from evenflow.errors import ClusterError, EvenflowError, LocationError
-from evenflow.world.spark.driver import beginnings, control_port
+from evenflow.query.planner import layout
+from evenflow.store.journal import Outcome, append, read_journal
+from evenflow.store.opening import open_store
+from evenflow.world.spark.driver import beginnings, control_port, in_place
 from evenflow.world.spark.driver import engine as engine_module
+from evenflow.world.spark.driver.appending import Appender
 from evenflow.world.spark.driver.control_client import ask, find
 from evenflow.world.spark.driver.driver_loop import DriverLoop
 from evenflow.world.spark.driver.in_place import Generations
-from evenflow.world.spark.driver.taking import begin
+from evenflow.world.spark.driver.run import Run
+from evenflow.world.spark.driver.taking import begin, look
 from evenflow.world.spark.net import control
 
 pytestmark = [pytest.mark.timeout(30)]
@@ -244,3 +252,93 @@ def test_a_store_that_hangs_holds_up_no_other_run(engine: Engine, tmp_path: Path
     assert [run.is_active for run in started] == [True] and not recovered("held")
     goes.set()
     wait_until(lambda: recovered("held"), 10, "it goes on, too")
+
+
+def lose(engine: Engine, run: Run) -> None:
+    """All of its sites."""
+    engine.kill_sites()
+    wait_until(lambda: "lost" in [event["kind"] for event in run.events()], 10, "it is lost")
+
+
+def standing(location: Path) -> Standing:
+    return read_journal(open_store(str(location)))
+
+
+def again() -> list[str]:
+    """Threads in which runs go on."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("evenflow-again-")]
+
+
+@pytest.mark.parametrize("willed", [True, False])
+def test_who_stops_a_run_between_two_generations_is_heard(engine: Engine, tmp_path: Path, willed: bool) -> None:
+    """Goal: who stands by leaves it alone, and goes on behind a program that has failed. Method: no site comes any more, and what the
+    generation before was appending is in without its knowledge."""
+    run = engine.start(flow(), checkpoint_location=str(tmp_path))
+    engine.forsake()
+    lose(engine, run)
+    before = standing(tmp_path)
+    entry = Entry(before.last + 1, before.generation, before.nonce, Logged({}))
+    assert append(open_store(str(tmp_path)), entry).outcome is Outcome.OURS
+    run._stop(False, 20.0, willed=willed)
+    assert not run.is_active and run.exception() is None and run.await_termination(10)
+    wait_until(lambda: not again(), 10, "nobody goes on")
+    assert standing(tmp_path).stopped == willed and standing(tmp_path).last == before.last + 1 + willed
+
+
+def test_sites_that_are_lost_while_the_run_is_being_stopped_take_no_word_with_them(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in a terminal reaches the executors, too. Method: what says that it is stopped is not appended before they are lost."""
+    monkeypatch.setattr(effects, "STOP_MS", 60_000.0)
+    run, held = engine.start(flow(), checkpoint_location=str(tmp_path)), threading.Event()
+    monkeypatch.setattr(Appender, "ask", lambda appender, action: held.set())
+    run._ask_to_stop(drain=False, willed=True)
+    assert held.wait(10)
+    engine.kill_sites()
+    assert run.await_termination(10) and run.exception() is None and standing(tmp_path).stopped
+
+
+def test_a_run_that_is_stopped_says_nothing_behind_another_driver(engine: Engine, tmp_path: Path) -> None:
+    run, made = engine.start(flow(), checkpoint_location=str(tmp_path)), flow()
+    engine.forsake()
+    lose(engine, run)
+    begin(look(str(tmp_path), made.name, lambda told: layout(made.network, **told), engine._planning()))  # type: ignore[arg-type]
+    run.stop()
+    assert not run.is_active
+    wait_until(lambda: not again(), 10, "nobody goes on")
+    assert (standing(tmp_path).generation, standing(tmp_path).stopped) == (2, False)
+
+
+@pytest.mark.parametrize("by", ["the run", "the engine", "a person who insists"])
+@pytest.mark.parametrize(("where", "hangs"), [(in_place, "look_ahead"), (in_place, "look_again"), (beginnings, "begin")])
+def test_a_store_that_hangs_keeps_no_run_from_being_stopped(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any, hangs: str, by: str
+) -> None:
+    """Goal: whoever stops it, or waits for it, is let go, and when the store answers, nobody goes on and the journal says why. Method: what
+    the next generation asks for is done, and answered only when the run is over."""
+    monkeypatch.setattr(in_place, "STOP_MS", 60_000.0 if by == "a person who insists" else 100.0)
+    run = engine.start(flow(), checkpoint_location=str(tmp_path))
+    held, goes, asked = threading.Event(), threading.Event(), getattr(where, hangs)
+
+    def slow(*given: Any) -> Any:
+        answer = asked(*given)
+        held.set()
+        assert goes.wait(20)
+        return answer
+
+    monkeypatch.setattr(where, hangs, slow)
+    lose(engine, run)
+    assert held.wait(20)
+    stops = threading.Thread(target=engine.stop if by == "the engine" else run.stop, daemon=True)
+    stops.start()
+    if by == "a person who insists":
+        wait_until(lambda: run._generations._stopping, 10, "he has asked once")
+        run._ask_to_stop(drain=False, willed=True)
+    try:
+        assert run.await_termination(10) and run.exception() is None
+    finally:
+        goes.set()
+    stops.join(20)
+    wait_until(lambda: not again(), 20, "nobody goes on")
+    assert standing(tmp_path).stopped and standing(tmp_path).generation == (2 if hangs == "begin" else 1)
+    wait_until(lambda: not left(), 10, "its threads have ended")

@@ -23,7 +23,7 @@ from evenflow.world.spark.driver.in_place import SINKS_S, Means
 from evenflow.world.spark.driver.options import EngineOptions
 from evenflow.world.spark.driver.program import pack, pack_version
 from evenflow.world.spark.driver.run_loop import RunLoop
-from evenflow.world.spark.driver.taking import Found, Taken, begin
+from evenflow.world.spark.driver.taking import Found, Own, Taken, begin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,7 +144,15 @@ class Begins:
         return self._staying()
 
     def _begin_again(
-        self, replicas: int, program: bytes, modes: Modes, region: Region | None, before: RunLoop, sites: tuple[SiteId, ...], fresh: Found
+        self,
+        replicas: int,
+        program: bytes,
+        modes: Modes,
+        region: Region | None,
+        before: RunLoop,
+        sites: tuple[SiteId, ...],
+        fresh: Found,
+        begun: list[Own],
     ) -> RunLoop | None:
         """The generation after `before` in this process. See `Means`."""
         if fresh.ended:
@@ -153,6 +161,7 @@ class Begins:
         with self._lock:
             _, chosen = self._choose(len(sites), replicas, sites)
         taken, begins = self._begin(fresh, chosen, replicas, modes, TAKE_OVER_TRIES)
+        begun.append((taken.standing.generation, taken.standing.nonce))
         if not taken.standing.precise:  # To sinks this is another run, whose epochs they do not have.
             before.close_sinks()
             for outlet in before.outlets.values():

@@ -2,7 +2,8 @@
 
     running --all replicas of a partition lost, the driver away, a checkpoint unreadable--> lost
     lost    --sites are there, nobody else has begun--> running, generation g + 1, which makes again what a restart would
-    lost    --stopped, another driver has begun, no sites, nothing gained by it again and again--> over
+    lost    --stopped: the journal is told so, for a while--> over
+    lost    --another driver has begun, no sites, nothing gained by it again and again--> over
 
 What a generation is made of, the engine knows (`Means`); here is when one begins, and when it is over for good. The waiting is done in a
 thread of its own, so that other runs go on, and the journal is read meanwhile. Sinks in the driver stay open over all generations: none
@@ -16,12 +17,13 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
 from evenflow.availability.reading import Read
 from evenflow.availability.standing import Standing
+from evenflow.coordinator.effects import STOP_MS
 from evenflow.coordinator.events import Kind, StopRequested
 from evenflow.coordinator.survival import SURVIVED, Gathering, Survival
 from evenflow.errors import ClusterError, EvenflowError, LocationError, Overtaken, in_a_line
@@ -30,7 +32,7 @@ from evenflow.stream.ids import SiteId
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.outlet import Outlet
 from evenflow.world.spark.driver.run_loop import RunLoop
-from evenflow.world.spark.driver.taking import Found, look_again, look_ahead
+from evenflow.world.spark.driver.taking import Found, Own, leave, look_again, look_ahead
 
 LOOK_S: Final = 0.05
 STORE_S: Final = 0.5
@@ -47,8 +49,9 @@ class Means:
     """What generations are made of. sites: those that can have partitions now; more are called for. wanted: how many are best; they are
     waited for for patience_s. replicas: of each partition; so many sites are waited for for at most place_timeout_s, then any will do.
 
-    found: the location. begin(before, sites, fresh): the next generation, its entry in the journal; fresh: the location as it stands now.
-    Raises LocationError, and what planning raises. Returns None if the journal says that the run has ended.
+    found: the location. begin(before, sites, fresh, begun): the next generation, its entry in the journal; fresh: the location as it stands
+    now; begun: gets what that entry is known by, whatever comes of the generation. Raises LocationError, and what planning raises. Returns
+    None if the journal says that the run has ended.
     """
 
     sites: Callable[[], tuple[SiteId, ...]]
@@ -57,7 +60,7 @@ class Means:
     patience_s: float
     place_timeout_s: float
     found: Found
-    begin: Callable[[RunLoop, tuple[SiteId, ...], Found], RunLoop | None]
+    begin: Callable[[RunLoop, tuple[SiteId, ...], Found, list[Own]], RunLoop | None]
 
 
 class Ahead:
@@ -72,9 +75,10 @@ class Ahead:
         with contextlib.suppress(EvenflowError):  # Whoever needs it reads it again, and says what is wrong.
             self._read.append(look_ahead(self._found))
 
-    def take(self) -> Read[Standing] | None:
-        """Once, since who has it adds to it; None the next time, and if it could not be read. Waits until it is."""
-        self._thread.join()
+    def take(self, wanted: Callable[[], bool] = lambda: True) -> Read[Standing] | None:
+        """Once, since who has it adds to it; None the next time, and if it could not be read. Waits until it is, or not wanted any more."""
+        while self._thread.is_alive() and wanted():
+            self._thread.join(LOOK_S)
         return self._read.pop() if self._read else None
 
 
@@ -89,6 +93,7 @@ class Generations:
         self.over = threading.Event()
         self._lock = threading.Lock()
         self._asked: StopRequested | None = None
+        self._finished = False
         self._told_failure = False
         self._survival = Survival()
         self._told_unclosed, self._over_s, self._stopped_s = False, time.monotonic(), 0.0
@@ -98,12 +103,19 @@ class Generations:
             self._watch(first)
 
     def stop(self, drain: bool, *, willed: bool = True) -> None:
-        """In the coordinator's thread. Between two generations it is the next one that drains; to stop there is none."""
+        """In the coordinator's thread. Between two generations it is the next one that drains; to stop there is none: it is over when the
+        journal says that a person wants it so, or, as of a generation that runs, when that takes too long or he insists."""
+        asked = StopRequested(drain, willed)
         with self._lock:
-            asked = self._asked = StopRequested(drain, willed)
+            insists, newest = self._stopping, self.newest
+            self._asked = self._asked if insists else asked
             self._stopped_s = time.monotonic()
-            newest = self.newest
-        newest.handle(asked)
+        if drain or not newest.over.is_set() or self.over.is_set():
+            newest.handle(asked)
+        elif willed and not insists:
+            self._finish_later()
+        else:
+            self._finish(None)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Until the run is over: True, or False if it is not in time. From a user's thread, whose interrupts are heeded."""
@@ -155,19 +167,37 @@ class Generations:
         newest, means = self.newest, self._means
         error, durable = newest.error, newest.machine.kept
         if self._stopping and isinstance(error, SURVIVED):
-            self._finish(None)
+            if means is None:
+                self._finish(None)
+                return
+            self._finish_later()  # What says that it is stopped may have waited behind what could not be appended any more.
+            self._beside("evenflow-leaves", self._leave, means, newest)
             return
         if means is None or not self._survival.survives(error, durable):
             self._finish(error)
             return
         newest.record(Kind.LOST, f"everything from epoch {durable + 1} on is lost, and will be made again: {error}", epoch=durable)
-        threading.Thread(target=self._go_on, args=(means, newest), name=f"evenflow-again-{newest.run_id}", daemon=True).start()
+        self._beside("evenflow-again", self._go_on, means, newest)
 
     @property
     def _stopping(self) -> bool:
         return self._asked is not None and not self._asked.drain
 
+    def _beside(self, name: str, do: Callable[[Means, RunLoop], None], means: Means, newest: RunLoop) -> None:
+        threading.Thread(target=do, args=(means, newest), name=f"{name}-{newest.run_id}", daemon=True).start()
+
+    def _finish_later(self) -> None:
+        """A store that does not answer keeps no run from being stopped."""
+        late = threading.Timer(STOP_MS / 1000, self._finish, (None,))
+        late.daemon = True
+        late.start()
+
     def _finish(self, error: EvenflowError | None) -> None:
+        """For good. Who comes second is too late."""
+        with self._lock:
+            if self._finished:
+                return
+            self._finished = True
         self.newest.error = error
         if error is not None:
             self._tell(error)
@@ -186,10 +216,11 @@ class Generations:
 
     def _go_on(self, means: Means, before: RunLoop) -> None:  # in a thread of its own
         error: EvenflowError | None = before.error
+        begun: list[Own] = []
         try:
             ahead = Ahead(means.found, f"evenflow-ahead-{before.run_id}")
             sites = self._await_sites(means)
-            after = self._begin(means, before, sites, ahead) if sites else None
+            after = self._begin(means, before, sites, ahead, begun) if sites else None
             if sites and after is None:
                 error = None  # The journal's last word was in, and its answer was lost.
         except EvenflowError as failure:
@@ -197,30 +228,47 @@ class Generations:
         except Exception as failure:
             log.exception("run %s cannot go on in place", before.run_id)
             after, error = None, ClusterError(f"the run was lost ({before.error}), and cannot go on: {failure!r}")
-        if after is None:
-            self._finish(None if self._stopping else error)
-            return
         with self._lock:
-            self.newest, asked = after, self._asked
-        self._watch(after)
-        self._start(after)
-        if asked is not None:
-            after.ask_soon(asked)
+            stopped, asked = self._stopping, self._asked
+            if after is not None and not stopped:
+                self.newest = after
+        if stopped:
+            if after is not None:
+                after.abandon()  # The run may be over by now, and nobody would ever end this one.
+            self._leave(means, before, begun)
+        elif after is None:
+            self._finish(error)
+        else:
+            self._watch(after)
+            self._start(after)
+            if asked is not None:
+                after.ask_soon(asked)
 
-    def _begin(self, means: Means, before: RunLoop, sites: tuple[SiteId, ...], ahead: Ahead) -> RunLoop | None:
+    def _leave(self, means: Means, newest: RunLoop, begun: Collection[Own] = ()) -> None:  # in a thread of its own
+        """Nobody goes on with a run that was stopped, and nobody else is to. By whoever might have begun the next generation, so that this
+        is the last thing that the driver says. newest: the last one that ran. begun: see `Means`."""
+        asked, journal = self._asked, newest.machine.journal
+        if asked is not None and asked.willed and journal is not None:
+            try:
+                leave(means.found, journal, begun)
+            except Exception as error:  # A store's client may raise anything.
+                log.warning("it is not written down at %s that run %s was stopped: %r", means.found.url, newest.run_id, error)
+        self._finish(None)
+
+    def _begin(self, means: Means, before: RunLoop, sites: tuple[SiteId, ...], ahead: Ahead, begun: list[Own]) -> RunLoop | None:
         """A store that does not answer is asked again for a while. What this driver may have begun with meanwhile is a generation without
-        anything, behind which the next one begins. Raises Fenced, and as `Means.begin`."""
+        anything, behind which the next one begins. Raises Fenced, and as `Means.begin`. Returns None if there is nothing to begin."""
         late_s, journal = time.monotonic() + means.place_timeout_s, before.machine.journal
         assert journal is not None
-        unsure: list[tuple[int, str]] = []
         while True:
             try:
-                fresh = look_again(means.found, journal.generation, journal.nonce, ahead.take(), unsure)
-                return means.begin(before, sites, fresh)
+                known = ahead.take(lambda: not self._stopping)
+                fresh = None if self._stopping else look_again(means.found, journal.generation, journal.nonce, known, begun)
+                return None if fresh is None or self._stopping else means.begin(before, sites, fresh, begun)
             except LocationError as error:
                 if isinstance(error, Unsure):
-                    unsure.append(error.own)
-                again = isinstance(error.__cause__, OSError) or (isinstance(error, Overtaken) and unsure)
+                    begun.append(error.own)
+                again = isinstance(error.__cause__, OSError) or (isinstance(error, Overtaken) and begun)
                 if self._stopping or time.monotonic() >= late_s or not again:
                     raise
             threading.Event().wait(STORE_S)

@@ -18,20 +18,23 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import evenflow
 from evenflow.availability.alive import Alive
 from evenflow.availability.content import Content
 from evenflow.availability.durability import Durability
-from evenflow.availability.entries import Begun
+from evenflow.availability.entries import Begun, Ended, Entry, Stopped
 from evenflow.availability.reading import Read
 from evenflow.availability.standing import Standing
 from evenflow.coordinator.appending import FENCED
+from evenflow.coordinator.journal import Journal
 from evenflow.errors import Fenced, LocationError, ProgramChanged, SinkError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import Structure, as_before, as_written, first_difference, structure, structure_digest
 from evenflow.sources.spooled import SpooledSource
 from evenflow.store import journal
+from evenflow.store.journal import Outcome
 from evenflow.store.location import Location, head_of, open_location
 from evenflow.store.opening import explain, open_store
 from evenflow.world.locations.carrying import Carried, carried
@@ -43,6 +46,10 @@ from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.readable import readable, readable_on
 
 Planning = Mapping[str, int | None]
+Own = tuple[int, str]
+"""Generation and nonce by which a driver knows its own entries."""
+LEAVE_TRIES: Final = 5
+"""So often a store is asked to take the last word of a driver, in some three seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +187,7 @@ def look_ahead(found: Found) -> Read[Standing]:
     return journal.fold(found.location.store, Standing)
 
 
-def look_again(
-    found: Found, generation: int, nonce: str, ahead: Read[Standing] | None = None, unsure: Collection[tuple[int, str]] = ()
-) -> Found:
+def look_again(found: Found, generation: int, nonce: str, ahead: Read[Standing] | None = None, unsure: Collection[Own] = ()) -> Found:
     """The same location as it stands now, for the driver that has begun that generation and is to begin the next one.
 
     ahead: what was read of it a moment ago, which is read on. unsure: generations and nonces with which that driver may have begun since
@@ -260,6 +265,22 @@ def begin(found: Found, tries: int = 1) -> Taken:
         before = Standing()
     journal.begin(store, before, lambda standing: _begun(found, standing, digest), uuid.uuid4().hex, tries, _wait)
     return Taken(found.location, before, found.passed_over)
+
+
+def leave(found: Found, ran: Journal, begun: Collection[Own] = ()) -> None:
+    """Append that a person has stopped the run, where its driver has no generation that runs.
+
+    ran: of the last one that did. begun: those with which the driver may have begun since. What it was appending when that one was lost may
+    be in, too, so this goes behind what is its own; behind another driver's entry nothing is said. Raises JournalCorrupt, OSError.
+    """
+    store, newest, number = found.location.store, (ran.generation, ran.nonce), ran.last + 1
+    own = {newest, *begun}
+    while True:
+        done = journal.append(store, Entry(number, *newest, Stopped(ran.durable)), LEAVE_TRIES, _wait)
+        there = journal.read_entry(store, number) if done.outcome is Outcome.FOREIGN else None
+        if there is None or (there.generation, there.nonce) not in own or isinstance(there.matter, Ended | Stopped):
+            return
+        newest, number = (there.generation, there.nonce), number + 1
 
 
 def _begun(found: Found, standing: Standing, digest: str) -> Begun:
