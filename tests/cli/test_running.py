@@ -7,6 +7,7 @@ import io
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -31,7 +32,7 @@ from evenflow.sinks.callback import CallbackWriter
 from evenflow.store.journal import read_journal
 from evenflow.store.opening import open_store
 from evenflow.world.locations.savepoints import Savepoint
-from evenflow.world.spark.driver import engine
+from evenflow.world.spark.driver import engine, in_place
 from evenflow.world.spark.driver.control_client import ask, find
 from evenflow.world.spark.driver.keeping import Keeping
 
@@ -59,6 +60,22 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def request(location: Path, rows: int | None = ROWS, **more: Any) -> running.Request:
     return running.Request("test", "none", 1, lambda spark: flow(rows), plain=True, checkpoint_location=str(location), ui=False, **more)
+
+
+class Asking(threading.Thread):
+    """Another process asks the engine for something, as soon as there are one and a run."""
+
+    def __init__(self, what: str, **given: Any) -> None:
+        super().__init__(daemon=True)
+        self._what, self._given, self.answers = what, given, list[Any]()
+        self.start()
+
+    def run(self) -> None:
+        while not self.answers:
+            try:
+                self.answers.append(ask(find(), self._what, **self._given))
+            except (EngineUnreachable, OperationRefused):
+                threading.Event().wait(0.1)
 
 
 def stopped(location: Path) -> bool:
@@ -113,6 +130,40 @@ def test_the_end_of_a_sink_is_awaited(bare: None, tmp_path: Path, monkeypatch: p
     asked = replace(request(tmp_path / "there"), build=watched)
     with Output(as_json=True) as output, pytest.raises(SinkError, match="'out' cannot be closed: OSError: no space left"):
         running.execute(asked, output)
+
+
+@pytest.mark.parametrize("by", ["another process", "its time", "Ctrl-C"])
+def test_a_run_that_is_stopped_while_its_sink_hangs_has_not_gone_well(
+    bare: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Goal: no exit code 0 where what came last may be lost. Method: the run's sink cannot be closed."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    monkeypatch.setattr(in_place, "SINKS_S", 0.2)
+    pressed, goes = threading.Event(), threading.Event()
+
+    def take(epoch: int, batch: Any) -> None:
+        if by == "Ctrl-C" and not pressed.is_set():
+            pressed.set()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def watched(spark: Any) -> ef.Dataflow:
+        made = ef.Dataflow("watched")
+        rows = made.source(ef.sources.generator(rate=3_000, keys=4, partitions=1), name="rows")
+        rows.to(ef.sinks.callback(take), name="out")
+        return made
+
+    monkeypatch.setattr(CallbackWriter, "close", lambda writer: goes.wait(60))
+    asked = replace(request(tmp_path / "there", None, seconds=0.5 if by == "its time" else None), build=watched)
+    asking = Asking("stop", timeout_s=60.0) if by == "another process" else None
+    lost = pytest.raises(SinkError, match="was stopped, and sink 'out' has not been closed")
+    try:
+        with Output(as_json=True) as output, contextlib.nullcontext() if by == "Ctrl-C" else lost:
+            assert running.execute(asked, output) == 130
+    finally:
+        goes.set()
+    if asking is not None:
+        asking.join(20)
+        assert asking.answers[0]["error"] is None
 
 
 class Broken(Recorder):
@@ -270,19 +321,12 @@ def test_a_savepoint_that_somebody_has_asked_for_is_whole_when_the_command_ends(
     """Method: the run is stopped before the first object is copied, and that happens only when there is nothing else left to do."""
     monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
     monkeypatch.setattr(running, "COPIES_S", 0.1)
-    saved, export, waits, answers = str(tmp_path / "saved"), Keeping.export, threading.Event(), list[Any]()
+    saved, export, waits = str(tmp_path / "saved"), Keeping.export, threading.Event()
 
     def slow(keeping: Keeping, name: str, target: str, say: Any = None) -> Savepoint:
         ask(find(), "stop", timeout_s=60.0)
         waits.wait(10)
         return export(keeping, name, target, say)
-
-    def asks() -> None:
-        while not answers:
-            try:
-                answers.append(ask(find(), "savepoint", target=saved, timeout_s=60.0))
-            except (EngineUnreachable, OperationRefused):  # There is no engine yet, or no run.
-                threading.Event().wait(0.1)
 
     class Told(Output):
         def say(self, text: str) -> None:
@@ -291,13 +335,12 @@ def test_a_savepoint_that_somebody_has_asked_for_is_whole_when_the_command_ends(
             super().say(text)
 
     monkeypatch.setattr(Keeping, "export", slow)
-    asking = threading.Thread(target=asks, daemon=True)
-    asking.start()
+    asking = Asking("savepoint", target=saved, timeout_s=60.0)
     with Told(as_json=True) as output:
         assert running.execute(request(tmp_path / "there", None), output) == 0
     assert ef.checkpoints(saved).verify().whole
     asking.join(20)
-    assert answers[0]["location"] == saved
+    assert asking.answers[0]["location"] == saved
 
 
 @pytest.mark.parametrize("where", one_in(2, ["a pipe that nobody reads", "a full disk"]))

@@ -275,15 +275,14 @@ def _run(request: Request, output: Output) -> tuple[Progress, list[dict[str, Any
                 Watch(run, view, request, output, interrupt, accessories).go_on()
                 if run.is_active:
                     run.stop()
-                else:
-                    _await_sinks(run, interrupt)
+                unclosed = _await_sinks(run, interrupt)
                 _await_copies(engine, interrupt, output)
                 stopped = interrupt.is_set()
             if request.recording is not None:
                 accessories.call("--statistics", functools.partial(request.recording.write, run))
             if request.recorder is not None:
                 accessories.call("--record", request.recorder.step)
-            _raise_failure(run)
+            _raise_failure(run, None if stopped else unclosed)
             if request.strike is not None:
                 request.strike.finish()
             return run.numbers(), *run.events_since(), stopped
@@ -429,13 +428,17 @@ def kill_event(kill: Kill) -> dict[str, Any]:
     return {"at_s": kill.at_s, "kind": "kill", "site": kill.site, "text": text}
 
 
-def _await_sinks(run: Any, interrupt: threading.Event) -> None:
-    """Until the sinks of a run that is over are closed, or somebody presses Ctrl-C, which stops it."""
-    with contextlib.suppress(EvenflowError):  # It is the run's failure, and raised as such.
+def _await_sinks(run: Any, interrupt: threading.Event) -> EvenflowError | None:
+    """Until the sinks of a run that is over are closed, or somebody presses Ctrl-C, which stops it. Returns the run's failure, or, of one
+    that was stopped, what is to be said of sinks that are given up."""
+    try:
         while not run.await_termination(1 / REFRESH_HZ):
             if interrupt.is_set():
                 run.stop()
-                return
+                break
+    except EvenflowError as error:
+        return error
+    return None
 
 
 def _await_copies(engine: Any, interrupt: threading.Event, output: Output) -> None:
@@ -449,8 +452,9 @@ def _await_copies(engine: Any, interrupt: threading.Event, output: Output) -> No
         pass
 
 
-def _raise_failure(run: Any) -> None:
-    error = run.exception()
+def _raise_failure(run: Any, unclosed: EvenflowError | None) -> None:
+    """unclosed: of sinks that are given up, whose run has not failed."""
+    error = run.exception() or unclosed
     if error is not None:
         raise error
 
