@@ -103,6 +103,20 @@ def test_of_writers_at_the_same_moment_one_has_created_the_object(store: Store) 
         assert len(won) == 1 and store.get(f"n/{turn}") == b"%d" % won[0]
 
 
+def test_where_everything_has_gone_objects_are_made_again(store: Store) -> None:
+    """In folders, if the store has some, that went with what was in them."""
+    for name in ("checkpoints/1/1/a", "checkpoints/1/2/a"):
+        store.put(name, b"state")
+    store.delete("checkpoints/1/1/a")
+    assert store.clear("checkpoints/", lambda name: True) == 0
+    assert store.names() == ["checkpoints/1/2/a"]
+    store.delete("checkpoints/1/2/a")
+    assert store.clear("checkpoints/", lambda name: True) == 0 == store.clear("checkpoints/", lambda name: True)
+    store.put("checkpoints/1/1/a", b"new")
+    store.create("checkpoints/1/2/a", b"newer")
+    assert store.sizes("checkpoints/") == {"checkpoints/1/1/a": 3, "checkpoints/1/2/a": 5}
+
+
 # ------------------------------------------------ the proof
 
 

@@ -9,12 +9,16 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from tests.store.faulty import Around
 
-from evenflow.availability.entries import Ended, Entry, entry_name
-from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed
+from evenflow.availability.entries import Completed, Ended, Entry, Piece, entry_name
+from evenflow.availability.retained import CHECKPOINTS, folder_of
+from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed, Sweep
 from evenflow.errors import JournalCorrupt, LocationError
+from evenflow.exchange.section import ROWS
 from evenflow.store.directory import DirectoryStore
 from evenflow.store.journal import MOST_ENTRY_BYTES
+from evenflow.store.objects import Store
 from evenflow.world.spark.driver.appending import Answer, Appender
 
 ONE = Entry(1, 1, "mine", Ended(3))
@@ -116,3 +120,58 @@ def test_an_entry_that_is_larger_than_any_is_not_read(store: DirectoryStore, tmp
     answer = ask(ReadEntry(1))
     assert isinstance(answer, ReadFailed) and isinstance(answer.error, JournalCorrupt) and "more bytes than any entry" in str(answer.error)
     ask.appender.close()
+
+
+# ------------------------------------------------ what goes
+
+
+class Busy(Around):
+    """A store whose listing of rows is waited for as long as a test wants. begun: somebody lists them; most: so many at the same time."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.begun, self.goes_on = threading.Semaphore(0), threading.Semaphore(0)
+        self.lists, self.at_once, self.most = 0, 0, 0
+
+    def names(self, prefix: str = "") -> list[str]:
+        if prefix == ROWS:
+            self.lists, self.at_once = self.lists + 1, self.at_once + 1
+            self.most = max(self.most, self.at_once)
+            self.begun.release()
+            assert self.goes_on.acquire(timeout=10.0)
+            self.at_once -= 1
+        return super().names(prefix)
+
+
+def test_one_sweep_at_a_time_and_the_last_one_takes_what_those_between_had_to_say(tmp_path: Path) -> None:
+    """Goal: a store that is slow is not asked by more and more who sweep. Method: five checkpoints become whole while it lists. Each says
+    once which rows have gone with it; only the last one's checkpoint is the oldest that is kept."""
+    store = DirectoryStore(str(tmp_path))
+    busy = Busy(store)
+    rows = [f"{ROWS}000004/0000-00000000{number}.arrow" for number in range(8)]
+    states = [f"{folder_of(4, number)}/000-00-0000.parquet" for number in range(8)]
+    for name in (*rows, *states):
+        store.put(name, b"data")
+    appender = Appender("run", busy, 4, lambda answer: None)
+
+    def sweep(number: int) -> None:
+        kept = Completed(number, number, (Piece(0, 0, (0,), {}, ()),), generation=4)
+        appender.sweep(Sweep((kept,), 4, frozenset(rows[number + 1 :]), frozenset([rows[number]])))
+
+    sweep(1)
+    assert busy.begun.acquire(timeout=10.0)
+    for number in range(2, 7):
+        sweep(number)
+    busy.goes_on.release()
+    assert busy.begun.acquire(timeout=10.0), "what came meanwhile is not lost"
+    assert not busy.begun.acquire(blocking=False) and (busy.lists, busy.most) == (2, 1)
+    busy.goes_on.release()
+    sweeping = [thread for thread in threading.enumerate() if thread.name == "evenflow-journal-run-sweep"]
+    for thread in sweeping:
+        thread.join(10.0)
+    assert store.names(ROWS) == [rows[0], rows[7]] and store.names(CHECKPOINTS) == states[6:]
+    sweep(7)
+    assert busy.begun.acquire(timeout=10.0), "and the next one goes on as ever"
+    busy.goes_on.release()
+    appender.close()
+    assert appender.join(10.0)

@@ -33,6 +33,7 @@ from evenflow.store.objects import MOST_BYTES, beside_name
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
 from evenflow.world.spark.driver.appending import swept
+from evenflow.world.spark.driver.readable import fault
 from evenflow.world.spark.executor import storing
 from evenflow.world.spark.executor.resting import Rests
 from evenflow.world.spark.executor.storing import LOOK_S, PARTS, Storing
@@ -274,6 +275,73 @@ def test_what_killed_sites_of_older_generations_have_left_is_swept(tmp_path: Pat
     assert swept(store, Sweep((newest,), 2)) == 2, "the object of generation 1, and the mark of its checkpoint"
     assert [file.exists() for file in beside] == [False, True, True, True]
     assert all(os.path.lexists(file) for file in others)
+
+
+def of(generation: int, number: int, *names: str) -> Completed:
+    """A checkpoint with these objects of five bytes."""
+    objects = tuple(StoredObject(name, 0, 1, 5, "") for name in names)
+    return Completed(number, 10 * number, (Piece(0, 0, (0,), {}, objects),), generation=generation)
+
+
+def state_of(generation: int, number: int) -> str:
+    return f"{folder_of(generation, number)}/000-00-0000.parquet"
+
+
+def test_folders_of_checkpoints_that_are_gone_go_too(tmp_path: Path) -> None:
+    """Goal: a location that is old is as quick to look through as a new one. Method: folders of versions that left them, of checkpoints
+    that were dropped, of what is swept now; of the generation that lives only those below the oldest that is kept may go."""
+    store = open_store(str(tmp_path))
+    base, kept = state_of(1, 2), [state_of(2, number) for number in (7, 9, 10)]
+    for name in (base, state_of(1, 5), *kept, state_of(2, 6)):
+        store.put(name, b"state")
+    empty = [(1, 1), (1, 3), (1, 40), (2, 5), (2, 8), (2, 11), (3, 1)]
+    for place in empty:
+        (tmp_path / folder_of(*place)).mkdir(parents=True, exist_ok=True)
+    (tmp_path / "checkpoints" / "000000").mkdir()
+    retained = (of(2, 7, base, kept[0]), of(2, 9, kept[1]), of(2, 10, kept[2]))
+    assert swept(store, Sweep(retained, 2)) == 2, "objects are counted"
+    left = sorted(str(path.relative_to(tmp_path)) for path in (tmp_path / "checkpoints").glob("*/*"))
+    assert left == sorted([folder_of(1, 2), *[folder_of(2, number) for number in (7, 8, 9, 10, 11)], folder_of(3, 1)])
+    assert not (tmp_path / "checkpoints" / "000000").exists()
+    assert swept(store, Sweep(retained, 3)) == 0
+    assert not (tmp_path / folder_of(2, 8)).exists() and not (tmp_path / folder_of(2, 11)).exists(), "of an older generation all may go"
+    assert store.names("checkpoints/") == [base, *kept]
+
+
+def test_a_sweep_looks_into_no_folder_that_an_earlier_one_has_emptied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what a sweep and a restart cost does not grow with the location's age."""
+    store, kept = open_store(str(tmp_path)), state_of(3, 500)
+    for number in range(1, 400):
+        (tmp_path / folder_of(1 + number % 3, number)).mkdir(parents=True)
+    store.put(kept, b"state")
+    order, looked, real = Sweep((of(3, 500, kept),), 3), list[int](), os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: looked.append(folder) or real(folder))
+    assert fault(store, order.retained[0], thoroughly=False) is None
+    assert len(looked) == 1, "only into what the checkpoint names"
+    swept(store, order)
+    looked.clear()
+    swept(store, order)
+    assert len(looked) < 10
+
+
+def test_a_checkpoint_is_looked_for_in_all_folders_that_it_names(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    names = [state_of(1, 2), state_of(1, 3), state_of(2, 1)]
+    made = of(2, 1, *names)
+    for name in names[:2]:
+        store.put(name, b"state")
+    assert fault(store, made, thoroughly=False) == f"{names[2]} is missing"
+    store.put(names[2], b"state")
+    assert fault(store, made, thoroughly=False) is None
+    store.put(names[0], b"longer")
+    assert fault(store, made, thoroughly=False) == f"{names[0]} has 6 bytes, and had 5 when it was written"
+    store.put(names[0], b"state")
+    store.put(removed_name(2, 1), b"mark")
+    assert fault(store, made, thoroughly=False) == "it was removed by hand"
+    bare = of(2, 2)
+    assert fault(store, bare, thoroughly=False) is None
+    store.put(removed_name(2, 2), b"mark")
+    assert fault(store, bare, thoroughly=False) == "it was removed by hand", "one without state has a mark, too"
 
 
 def test_who_writes_gives_way_for_three_times_as_long_as_it_was_at_work_and_never_for_long() -> None:

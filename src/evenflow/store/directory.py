@@ -5,7 +5,8 @@ the file system makes or refuses in one step. Where there are no hard links, `cr
 a file that is made exclusively and written afterwards is not whole at first.
 
 Nothing that lies in the directory is followed: a symbolic link, a pipe or a device in the place of an object or of a folder is none.
-Folders are made for their owner alone.
+Folders are made for their owner alone. One in which nothing is left may go at any moment, also while somebody has it open to write there:
+then he finds nothing, or what is stale, and makes it again. From when on a file of his is in it, it stays.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import errno
 import os
 import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 
 from evenflow.store.local import NO_LINKS
@@ -25,6 +26,12 @@ READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """Opening a pipe does not wait for somebody to write to it."""
 WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
+GONE: Final = frozenset({errno.ENOENT, errno.ESTALE})
+"""There is nothing of that name; the folder that is open has gone, and it is a server of files that says so."""
+STAYS: Final = frozenset({errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY})
+"""Something is in a folder that was to go, there is something else in its place, or the system uses it."""
+TRIES: Final = 10
+"""So often a folder is made that goes before anything is in it. Who sweeps comes by once in a checkpoint's time."""
 FORCED_BYTES: Final = 1 << 19
 """A large object is forced to the disk piece by piece: whoever forces a small one meanwhile waits for a piece, and not for all of it."""
 
@@ -36,7 +43,7 @@ class DirectoryStore:
         self.url = os.path.abspath(root)
 
     def create(self, name: str, data: bytes) -> None:
-        with self._folder(name, make=True) as (folder, leaf), _beside(folder, leaf, data) as beside:
+        with self._beside(name, data) as (folder, leaf, beside):
             try:
                 os.link(beside, leaf, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
             except FileExistsError:
@@ -51,7 +58,7 @@ class DirectoryStore:
             os.fsync(folder)
 
     def put(self, name: str, data: bytes) -> None:
-        with self._folder(name, make=True) as (folder, leaf), _beside(folder, leaf, data) as beside:
+        with self._beside(name, data) as (folder, leaf, beside):
             os.rename(beside, leaf, src_dir_fd=folder, dst_dir_fd=folder)
             os.fsync(folder)
 
@@ -91,6 +98,33 @@ class DirectoryStore:
                 return _clear(opened, folder, is_over)
         except (FileNotFoundError, NotADirectoryError):
             return 0
+
+    @contextmanager
+    def _beside(self, name: str, data: bytes) -> Iterator[tuple[int, str, str]]:
+        """The open folder of an object, its name there, and one beside it, at which nobody looks, of a file with these bytes on the disk.
+        It loses that in the end."""
+        with ExitStack() as opened:
+            folder, leaf, beside, file = self._begun(name, opened)
+            opened.callback(_unlink, folder, beside)
+            _fill(file, data)
+            yield folder, leaf, beside
+
+    def _begun(self, name: str, opened: ExitStack) -> tuple[int, str, str, int]:
+        """The same with the file, which is open and empty. opened: closes the folder."""
+        tried = 1
+        while True:
+            with ExitStack() as trying:
+                try:
+                    folder, leaf = trying.enter_context(self._folder(name, make=True))
+                    beside = beside_name(leaf)
+                    file = os.open(beside, WRITE, 0o600, dir_fd=folder)
+                except OSError as error:
+                    if error.errno not in GONE or tried == TRIES:
+                        raise
+                    tried += 1
+                else:
+                    opened.push(trying.pop_all())
+                    return folder, leaf, beside, file
 
     @contextmanager
     def _folder(self, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -139,23 +173,44 @@ def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
 
 
 @contextmanager
-def _beside(folder: int, leaf: str, data: bytes) -> Iterator[str]:
-    """A file with these bytes on the disk, under a name that nobody looks at. It loses that name in the end."""
-    beside = beside_name(leaf)
+def _unless_gone(folder: int, name: str) -> Iterator[None]:
+    """Whoever looks at what has this name in an open folder finds nothing if it goes meanwhile. A server of files may call stale what is
+    there, too: then nobody knows what is in it, and the error is raised."""
     try:
-        with _opened(beside, WRITE, folder) as file:
-            unforced, rest = 0, memoryview(data)
-            while rest:
-                wrote = os.write(file, rest[: FORCED_BYTES - unforced])
-                unforced, rest = unforced + wrote, rest[wrote:]
-                if unforced == FORCED_BYTES:
-                    os.fdatasync(file)
-                    unforced = 0
-            os.fsync(file)
-        yield beside
+        yield
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno not in GONE or _is_there(folder, name):
+            raise
+
+
+def _is_there(folder: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _fill(file: int, data: bytes) -> None:
+    """Bring the bytes to the disk, and close the file."""
+    try:
+        unforced, rest = 0, memoryview(data)
+        while rest:
+            wrote = os.write(file, rest[: FORCED_BYTES - unforced])
+            unforced, rest = unforced + wrote, rest[wrote:]
+            if unforced == FORCED_BYTES:
+                os.fdatasync(file)
+                unforced = 0
+        os.fsync(file)
     finally:
-        with suppress(FileNotFoundError):
-            os.unlink(beside, dir_fd=folder)
+        os.close(file)
+
+
+def _unlink(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
 
 
 def _same(folder: int, one: str, other: str) -> bool:
@@ -180,7 +235,7 @@ def _walk(folder: int, above: str, *, sized: bool) -> Iterator[tuple[str, int]]:
         for entry in entries:
             if not is_name(above + entry.name):
                 continue
-            with suppress(FileNotFoundError):
+            with _unless_gone(folder, entry.name):
                 if entry.is_dir(follow_symlinks=False):
                     with _opened(entry.name, FOLDER, folder) as inner:
                         yield from _walk(inner, f"{above}{entry.name}/", sized=sized)
@@ -195,11 +250,22 @@ def _clear(folder: int, above: str, is_over: Callable[[str], bool]) -> int:
         found = list(entries)
     for entry in found:
         meant = meant_by(entry.name)
-        with suppress(FileNotFoundError):
+        with _unless_gone(folder, entry.name):
             if meant is not None and entry.is_file(follow_symlinks=False) and is_over(above + meant):
                 os.unlink(entry.name, dir_fd=folder)
                 cleared += 1
             elif is_name(above + entry.name) and entry.is_dir(follow_symlinks=False):
                 with _opened(entry.name, FOLDER, folder) as inner:
                     cleared += _clear(inner, f"{above}{entry.name}/", is_over)
+                if is_over(f"{above}{entry.name}/"):
+                    _remove(folder, entry.name)
     return cleared
+
+
+def _remove(folder: int, name: str) -> None:
+    """A folder in an open one, if nothing is in it: the system looks, and removes it, in one step."""
+    try:
+        os.rmdir(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno not in GONE | STAYS:
+            raise

@@ -55,8 +55,10 @@ class Store(Protocol):
 
     def clear(self, folder: str, is_over: Callable[[str], bool]) -> int:
         """Remove what writers that were killed have left of objects in a folder and below it; returns how many such files there were.
+        Where the store has folders, those below it go, too, in which nothing is left.
 
-        is_over: of an object's name, whether nobody writes it any more. Who does all the same is told so, and the object is not made.
+        is_over: of an object's name, whether nobody writes it any more. Who does all the same is told so, and the object is not made. Of a
+        folder's name, which ends with a slash, whether it may go. Who writes there all the same makes it again.
         """
 
 

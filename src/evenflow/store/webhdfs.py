@@ -28,6 +28,7 @@ KINDS: Final[Mapping[str, int]] = {
     "SecurityException": errno.EACCES, "ParentNotDirectoryException": errno.ENOTDIR, "DSQuotaExceededException": errno.EDQUOT,
     "NSQuotaExceededException": errno.EDQUOT, "QuotaExceededException": errno.EDQUOT, "SafeModeException": errno.EROFS,
     "StandbyException": errno.EHOSTDOWN, "UnsupportedOperationException": errno.ENOTSUP,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
 }  # fmt: skip
 """What Hadoop calls a failure, as an errno."""
 
@@ -73,16 +74,32 @@ class WebHdfsStore:
             self._ask("DELETE", "DELETE", self._at(name), recursive="false")
 
     def clear(self, folder: str, is_over: Callable[[str], bool]) -> int:
-        cleared = 0
+        return self._clear(folder, is_over)[0]
+
+    def _clear(self, folder: str, is_over: Callable[[str], bool]) -> tuple[int, bool]:
+        """See `Store.clear`; and whether anything was left there."""
+        cleared, left = 0, False
         for leaf, kind, _ in self._listed(folder):
             meant = meant_by(leaf)
             if kind == "FILE" and meant is not None and is_over(folder + meant):
-                with suppress(FileNotFoundError):
-                    self._ask("DELETE", "DELETE", f"{self._root}/{folder}{leaf}", recursive="false")
-                    cleared += 1
+                cleared += self._remove(folder + leaf)
             elif kind == "DIRECTORY" and is_name(folder + leaf):
-                cleared += self.clear(f"{folder}{leaf}/", is_over)
-        return cleared
+                more, full = self._clear(f"{folder}{leaf}/", is_over)
+                cleared += more
+                left |= full or not is_over(f"{folder}{leaf}/") or not self._remove(folder + leaf)
+            else:
+                left = True
+        return cleared, left
+
+    def _remove(self, path: str) -> bool:
+        """A file, or a folder if nothing is in it, below the root. False if it was gone already, or is not empty any more."""
+        try:
+            self._ask("DELETE", "DELETE", f"{self._root}/{path}", recursive="false")
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
+            return False
+        return True
 
     # ------------------------------------------------------------ what these are made of
 
@@ -95,7 +112,8 @@ class WebHdfsStore:
         above, _, leaf = self._at(name).rpartition("/")
         beside = f"{above}/{beside_name(leaf)}"
         try:
-            self._ask("PUT", "MKDIRS", above, permission="700")  # Folders that are there stay as they are.
+            # Folders that are there stay as they are. One that goes before the file is in it is made again with that.
+            self._ask("PUT", "MKDIRS", above, permission="700")
             self._ask("PUT", "CREATE", beside, body=data, overwrite="false", permission="600", data="true")
             yield beside
         finally:

@@ -10,13 +10,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from itertools import count
 from queue import SimpleQueue
 from typing import Final
 
 from evenflow.availability.entries import Completed, Entry, entry_name, to_bytes
 from evenflow.availability.reading import AT_ONCE
-from evenflow.availability.retained import CHECKPOINTS, VERSIONS, garbage, garbage_programs, garbage_rows, is_over
+from evenflow.availability.retained import CHECKPOINTS, VERSIONS, garbage, garbage_programs, garbage_rows, is_over, place_of
 from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed, Sweep
 from evenflow.errors import JournalCorrupt, LocationError
 from evenflow.exchange.section import ROWS
@@ -42,7 +44,8 @@ class Appender:
     def __init__(self, run_id: str, store: Store, generation: int, answer: Callable[[Answer], None]) -> None:
         self._store, self._generation, self._answer = store, generation, answer
         self._asked: SimpleQueue[tuple[Append | ReadEntry, Callable[[Answer], None]] | None] = SimpleQueue()
-        self._lock, self._collecting, self._closed = threading.Lock(), threading.Lock(), threading.Event()
+        self._lock, self._sweeping, self._closed = threading.Lock(), threading.Lock(), threading.Event()
+        self._unswept: Sweep | None = None
         self._appends = self._bytes = 0
         self._since_s: float | None = None
         self._last_ms: float | None = None
@@ -59,18 +62,27 @@ class Appender:
 
     def sweep(self, order: Sweep) -> None:
         """Delete what nobody needs of the objects of checkpoints, of rows, and of the journal itself (K8), in a thread that ends then:
-        nothing waits for it."""
-        name = f"{self._thread.name}-sweep"
-        threading.Thread(target=lambda: self._sweep(order), name=name, daemon=True).start()
+        nothing waits for it. There is one at a time: who is still at the one before goes on with the newest."""
+        with self._lock:
+            self._unswept = order if self._unswept is None else _with(order, self._unswept)
+        threading.Thread(target=self._sweep, name=f"{self._thread.name}-sweep", daemon=True).start()
 
-    def _sweep(self, order: Sweep) -> None:
+    def _sweep(self) -> None:
         with weighed(AFTER_ALL):
-            swept(self._store, order, self._rest())
-            if order.retained and self._collecting.acquire(blocking=False):  # Else the one before is still at it, and the next one goes on.
+            # Looked at after it was let go, too: who could not have it in between has left an order behind.
+            while self._unswept is not None and self._sweeping.acquire(blocking=False):
                 try:
-                    collected(self._store, order.retained[0], self._rest(), order.snapshot)
+                    self._carry_out()
                 finally:
-                    self._collecting.release()
+                    self._sweeping.release()
+
+    def _carry_out(self) -> None:
+        with self._lock:
+            order, self._unswept = self._unswept, None
+        if order is not None:
+            swept(self._store, order, self._rest())
+            if order.retained:
+                collected(self._store, order.retained[0], self._rest(), order.snapshot)
 
     def _rest(self) -> Callable[[], object]:
         if is_near(self._store):
@@ -144,9 +156,10 @@ class Appender:
 
 def swept(store: Store, order: Sweep, rest: Callable[[], object] = lambda: None) -> int:
     """How many objects were deleted, oldest first. A store that fails keeps the rest for another time. rest: gives way to others, after
-    each object with state, whose blocks take a disk a while to free, and now and then between those with rows.
+    each object with state, whose blocks take a disk a while to free, and now and then between those with rows, and between folders.
 
-    What killed writers of older generations have left of objects that never became whole goes, too.
+    What killed writers of older generations have left of objects that never became whole goes, too, and folders of checkpoints in which
+    nothing is left: else each that was ever begun would be looked into each time.
     """
     deleted = 0
     try:
@@ -159,10 +172,33 @@ def swept(store: Store, order: Sweep, rest: Callable[[], object] = lambda: None)
             deleted += 1
             if deleted <= len(state) or deleted % AT_ONCE == 0:
                 rest()
-        store.clear(CHECKPOINTS, lambda name: is_over(name, order.generation))
+        looked = count(1)
+
+        def may_go(name: str) -> bool:
+            if not name.endswith("/"):
+                return is_over(name, order.generation)
+            if next(looked) % AT_ONCE == 0:
+                rest()
+            return _is_left(name, order)
+
+        store.clear(CHECKPOINTS, may_go)
     except Exception as error:
         log.warning("objects of old checkpoints stay at %s until the next one is whole: %r", store.url, error)
     return deleted
+
+
+def _with(order: Sweep, before: Sweep) -> Sweep:
+    """An order with what another before it has said: which rows have gone is said once (`coordinator.journal`)."""
+    needed, gone = order.programs
+    return replace(order, gone=order.gone | before.gone, programs=(needed, gone | before.programs[1]))
+
+
+def _is_left(folder: str, order: Sweep) -> bool:
+    """Whether a folder below `checkpoints/` can go if it is empty: no checkpoint will ever be made there that somebody needs. It is that of
+    an older generation, or of one of its checkpoints, or of one before the oldest that is kept."""
+    generation, place = folder.split("/")[1], place_of(folder)
+    is_older = generation.isdecimal() and int(generation) < order.generation
+    return is_older or (place is not None and bool(order.retained) and place < order.retained[0].place)
 
 
 def collected(store: Store, oldest: Completed, rest: Callable[[], object] = lambda: None, made: Entry | None = None) -> int:

@@ -8,8 +8,11 @@ the one before it and a longer replay do as well, and so does the journal from i
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from evenflow.availability.entries import Completed
-from evenflow.availability.retained import CHECKPOINTS, removed_name
+from evenflow.availability.reading import AT_ONCE
+from evenflow.availability.retained import folder_of, removed_name
 from evenflow.availability.standing import Standing
 from evenflow.errors import CheckpointCorrupt, LocationError
 from evenflow.store.journal import fold, read_journal
@@ -56,7 +59,7 @@ def _readable(store: Store, standing: Standing) -> tuple[Standing, tuple[str, ..
 
 def fault(store: Store, completed: Completed, *, thoroughly: bool) -> str | None:
     """What is wrong with a checkpoint's objects, None if nothing is. thoroughly: they are read, and not only listed. Raises OSError."""
-    sizes = store.sizes(CHECKPOINTS)
+    sizes = _sizes(store, completed)
     if removed_name(*completed.place) in sizes:
         return "it was removed by hand"
     wrong = fault_listed(completed.objects, sizes)
@@ -68,3 +71,13 @@ def fault(store: Store, completed: Completed, *, thoroughly: bool) -> str | None
                 raise flawed.__cause__ from None  # The store's trouble, and not the checkpoint's.
             return f"{stored.name} {flawed}"
     return wrong
+
+
+def _sizes(store: Store, completed: Completed) -> dict[str, int]:
+    """What is in the folders that a checkpoint names. Others may be there in any number, and each takes a request of some stores."""
+    above = {folder_of(*completed.place), *[stored.name.rpartition("/")[0] for stored in completed.objects]}
+    sizes = dict[str, int]()
+    with ThreadPoolExecutor(AT_ONCE) as hands:
+        for found in hands.map(store.sizes, [f"{folder}/" for folder in sorted(above)]):
+            sizes |= found
+    return sizes
