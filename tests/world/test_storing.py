@@ -6,6 +6,7 @@ import gc
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from evenflow.state import folding
 from evenflow.state.storing import Kind, StateToStore
 from evenflow.store.objects import MOST_BYTES, beside_name
 from evenflow.store.opening import open_store
-from evenflow.stream.ids import SiteId
+from evenflow.stream.ids import CopyNumber, SiteId
 from evenflow.world.spark.driver.appending import swept
 from evenflow.world.spark.driver.readable import fault
 from evenflow.world.spark.executor import storing
@@ -157,7 +158,7 @@ def test_what_is_stored_is_restored_however_large_it_is(spare: bool, copy: int, 
             return super().get(name, 500 if most == MOST_BYTES else most)
 
     monkeypatch.setattr(storing, "open_store", lambda url: Small(open_store(url)))
-    *_, read = ask(tmp_path, replace(restoring(written), copy=copy), spare=spare)
+    *_, read = ask(tmp_path, replace(restoring(written), copy=CopyNumber(copy)), spare=spare)
     assert isinstance(read, StateArrived if copy else StateRead)
 
 
@@ -214,6 +215,75 @@ def test_what_a_newer_checkpoint_has_replaced_is_not_written_first(tmp_path: Pat
     assert [(type(event), event.number, event.segment) for event in answers[1:]] == [(Written, 6, 2), (Written, 6, 3)]  # type: ignore[union-attr]
     stored = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.parquet"))
     assert [name.split("/")[2] for name in stored] == ["000006", "000006"]
+
+
+def told(reactor: Reactor, answers: list[Event], count: int) -> list[Event]:
+    """So many answers, without a hand that rests for a minute."""
+    for _ in range(20):
+        if len(answers) < count:
+            reactor.poll(1.0)
+    return answers[:count]
+
+
+@pytest.mark.parametrize("resting", [False, True])
+def test_a_partition_that_is_brought_back_waits_for_no_checkpoint(resting: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a site that is to bring back what others have lost does so at once. The checkpoint that it writes was dropped by that loss, and
+    nobody has told it. Method: its state is being made, or its writer rests; some waits, and is forgotten."""
+    (written,) = ask(tmp_path / "location", order())
+    assert isinstance(written, Written)
+    before, rests = {path for path in tmp_path.rglob("*") if path.is_file()}, threading.Event()
+
+    class Long:
+        def __init__(self, wait: Callable[[float], bool], rest: float) -> None:
+            self._wait = wait
+
+        def __call__(self) -> None:
+            rests.set()
+            self._wait(60.0)
+
+    if resting:
+        monkeypatch.setattr(storing, "Rests", Long)
+    reactor, answers = Reactor(), list[Event]()
+    hand = Storing("test", str(tmp_path / "location"), SiteId(6), reactor, answers.append)
+    slow, waits = Slow(b"a" * 1000), State(b"b" * 1000)
+    held = weakref.ref(waits)
+    kinds = (Kind("totals"), Kind("windows"))
+    hand.ask(StoreState(5, folder_of(1, 5), StateToStore(2, 9, kinds, [(3, 0, slow)])))
+    hand.ask(StoreState(5, folder_of(1, 5), StateToStore(3, 9, kinds, [(3, 0, waits)])))
+    del waits
+    assert slow.begun.wait(20)
+    if resting:
+        slow.goes_on.set()
+        assert rests.wait(20)
+    for copy in (7, 8):  # Of two segments, say.
+        hand.ask(replace(restoring(written), copy=CopyNumber(copy)))
+    gc.collect()
+    assert held() is None
+    slow.goes_on.set()
+    failed, arrived = told(reactor, answers, 4)[:2], answers[2:]
+    assert all(isinstance(event, WriteFailed) and event.number == 5 for event in failed), "who waits for them is told"
+    assert sorted(event.segment for event in failed if isinstance(event, WriteFailed)) == [2, 3]
+    assert [event.copy for event in arrived if isinstance(event, StateArrived)] == [7, 8]
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before, "nothing more was written of it"
+    monkeypatch.undo()
+    hand.ask(StoreState(6, folder_of(1, 6), StateToStore(2, 9, kinds, [(3, 0, State(b"c"))])))
+    assert isinstance(told(reactor, answers, 5)[4], Written), "the next one is as ever"
+    hand.close()
+    assert hand.join(5.0)
+    reactor.close()
+
+
+def test_at_the_end_of_a_run_nothing_more_is_written(tmp_path: Path) -> None:
+    reactor, answers = Reactor(), list[Event]()
+    hand, slow = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append), Slow(b"a" * 1000)
+    states = [(3, 0, slow), *[(partition, 1, State(b"b")) for partition in range(20)]]
+    hand.ask(StoreState(4, folder_of(1, 4), StateToStore(2, 9, (Kind("totals"), Kind("windows")), states)))
+    assert slow.begun.wait(20)
+    hand.close()
+    slow.goes_on.set()
+    assert hand.join(5.0)
+    assert not list(tmp_path.rglob("*.parquet")) and not answers
+    reactor.close()
 
 
 @pytest.mark.parametrize("how", ["altered", "missing", "cut off"])

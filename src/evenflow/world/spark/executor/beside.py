@@ -27,17 +27,21 @@ class Beside(Generic[Order]):
         """Carry it out, and answer with its event, if it has one."""
         self._asked.put(order)
 
-    def withdraw(self, unwanted: Callable[[Order], bool]) -> None:
-        """Forget orders that have not been begun: nobody hears of them any more."""
+    def withdraw(self, unwanted: Callable[[Order], bool]) -> list[Order]:
+        """Forget orders that have not been begun: nobody hears of them any more. Returns them, for who says so all the same."""
         waiting: list[Order | None] = []
         try:
             while True:
                 waiting.append(self._asked.get_nowait())
         except Empty:
             pass
+        withdrawn = []
         for order in waiting:
-            if order is None or not unwanted(order):
+            if order is not None and unwanted(order):
+                withdrawn.append(order)
+            else:
                 self._asked.put(order)
+        return withdrawn
 
     def close(self) -> None:
         """No more answers. What is being written or read is so to its end, and forgotten."""

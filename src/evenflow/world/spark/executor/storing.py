@@ -38,33 +38,57 @@ PAUSE_MAX_S: Final = 2.0
 PARTS: Final = 2
 """Parts of a state that are read and not yet taken in: one is made while the other is installed."""
 LOOK_S: Final = 0.1
+RESTORED: Final = "state of partitions that were lost is read first"
 Order = StoreState | RestoreState | StoreRows | ReadRows
 
 
 class _Unwanted(Exception):
-    """A newer checkpoint has been ordered."""
+    """Nobody needs the checkpoint any more. Its text says why."""
 
 
 class Storing(Beside[Order]):
     """answer: is called on the event loop. url: of the location. site: this one's index. spare: state has a budget, so the objects
-    that it is read from, which may be as large as all of it, are put aside on the site's disk until it is there."""
+    that it is read from, which may be as large as all of it, are put aside on the site's disk until it is there.
+
+    _restores: how many were asked for, which the loop counts; _begun: how many of them have been begun, which the thread does. _hurried:
+    somebody waits for the thread, so it does not rest.
+    """
 
     def __init__(
         self, name: str, url: str, site: SiteId, reactor: Reactor, answer: Callable[[Event], None], *, spare: bool = False
     ) -> None:
         self._url, self._site, self._spare = url, site, spare
         self._store: Store | None = None
-        self._newest = 0
+        self._newest = self._restores = self._begun = 0
+        self._hurried = threading.Event()
         self._room = threading.Semaphore(PARTS)
         super().__init__(name, reactor, answer)
 
     def ask(self, order: Order) -> None:
         """As `Beside.ask`. There is one checkpoint at a time: who orders the next has dropped those before. What they still have to write
-        would hold it up until it is dropped as well, and keeps their state in memory."""
+        would hold it up until it is dropped as well, and keeps their state in memory.
+
+        A run waits for what is restored. Whatever checkpoint was under way when that was lost is dropped, which nobody tells a site; so it
+        is given up here.
+        """
         if isinstance(order, StoreState) and order.number > self._newest:
             self._newest = number = order.number
             self.withdraw(lambda other: isinstance(other, StoreState) and other.number < number)
+        elif isinstance(order, RestoreState):
+            self._restores += 1
+            self._hurried.set()
+            for other in self.withdraw(lambda other: isinstance(other, StoreState)):
+                assert isinstance(other, StoreState)
+                self._say_failed(WriteFailed(other.number, other.segment, RESTORED))
         super().ask(order)
+
+    def _say_failed(self, event: WriteFailed) -> None:
+        self._reactor.call_soon(lambda: self._tell(event))
+
+    def close(self) -> None:
+        """As `Beside.close`. Of a checkpoint nothing more is written: it would have to be told of to be one."""
+        super().close()
+        self._hurried.set()
 
     def let_go(self, action: PartTaken) -> None:
         """From the loop."""
@@ -76,6 +100,9 @@ class Storing(Beside[Order]):
                 with weighed(AFTER_ALL):
                     return self._store_state(order)
             case RestoreState():
+                self._begun += 1
+                if self._begun == self._restores:
+                    self._hurried.clear()
                 return self._restore_state(order)
             case StoreRows():
                 return self._store_rows(order)
@@ -111,22 +138,30 @@ class Storing(Beside[Order]):
             self._store = open_store(self._url)
         return self._store
 
+    def _demand_wanted(self, action: StoreState) -> None:
+        if action.number < self._newest:
+            raise _Unwanted("a newer checkpoint has been ordered")
+        if self._begun < self._restores:
+            raise _Unwanted(RESTORED)
+        if self._closed.is_set():
+            raise _Unwanted("the run has ended here")
+
     def _store_state(self, action: StoreState) -> Event:
         try:
-            rests = Rests(self._closed.wait, rest=REST_SOON if action.soon else REST)
+            rests = Rests(self._hurried.wait, rest=REST_SOON if action.soon else REST)
 
             def rest() -> None:
-                if action.number < self._newest:
-                    raise _Unwanted
+                self._demand_wanted(action)
                 rests()
+                self._demand_wanted(action)
 
             def put(name: str, data: bytes) -> None:
                 rest()
                 self._put(name, data)
 
             return write(action, self._site, put, rest)
-        except _Unwanted:
-            return WriteFailed(action.number, action.segment, "a newer checkpoint has been ordered")
+        except _Unwanted as unwanted:
+            return WriteFailed(action.number, action.segment, str(unwanted))
         except Exception as error:  # A store's client may raise anything: it costs the checkpoint, and not the site.
             log.warning("state of segment %d was not stored: %r", action.segment, error)
             return WriteFailed(action.number, action.segment, f"{type(error).__name__}: {error}")
