@@ -14,7 +14,7 @@ from evenflow.sources import from_json
 from evenflow.sources.source import place
 from evenflow.sources.spooled import OBJECT_ROWS, Spool, SpooledReader, SpooledSource
 from evenflow.store.directory import DirectoryStore
-from evenflow.store.objects import MOST_BYTES, Store
+from evenflow.store.objects import MOST_BYTES, Store, beside_name
 from tests.store.faulty import Around, Fails
 
 SCHEMA = pa.schema([("v", pa.int64())])
@@ -117,6 +117,24 @@ def test_what_is_over_goes_and_what_is_needed_stays(tmp_path: Path) -> None:
     write(there, 5, [[5]])
     behind = there.batch(5)
     assert behind is not None and behind.first == 20
+
+
+def test_what_killed_tasks_and_drivers_have_left_goes_with_their_batch(tmp_path: Path) -> None:
+    """Not what may be written yet, nor what others have put there."""
+    there = spool(tmp_path)
+    for number in range(4):
+        write(there, number, [[number] * 4])
+    beside = []
+    for folder, ends in (("batches", ".json"), ("rows", "-000000-00-0123456789ab-0000.arrow")):
+        for number in range(6):
+            beside.append(tmp_path / "streamed" / "box" / folder / beside_name(f"{number:010d}{ends}"))
+    others = [tmp_path / "streamed" / "box" / "rows" / name for name in (beside_name("mine"), ".0000000000.tmp", "mine")]
+    for file in (*beside, *others):
+        file.write_bytes(b"A")
+    assert there.forget(3) == 0 and all(file.exists() for file in beside)
+    assert there.forget(8) == 2 + 2, "objects are counted"
+    assert [file.exists() for file in beside] == 2 * [False, False, True, True, True, True]
+    assert all(file.exists() for file in others)
 
 
 class Hiccups(Around):

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.availability.journals import checkpoints_of, lived, said
 from tests.restarting import Setting, Start, compare, wait_until
+from tests.store.faulty import Fails
 from tests.world.test_restart import standing
 
 import evenflow as ef
-from evenflow.availability.entries import Begun, Entry, entry_name, to_bytes
+from evenflow.availability.entries import JOURNAL, Begun, Entry, entry_name, snapshot_name, to_bytes
 from evenflow.availability.retained import RETAINED, removed_name
 from evenflow.availability.standing import standing as folded
+from evenflow.coordinator.events import Sweep
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt, OperationRefused
 from evenflow.store.journal import collect, read_entry
-from evenflow.store.objects import Store
+from evenflow.store.objects import Store, beside_name
 from evenflow.store.opening import open_store
 from evenflow.world.locations.kept import kept_at
 from evenflow.world.locations.removing import remove
+from evenflow.world.spark.driver.appending import Appender, cleared
 from evenflow.world.spark.driver.readable import readable
 
 ENTRIES = lived(2, 5)
@@ -142,3 +146,43 @@ def test_the_last_checkpoint_behind_collected_entries_is_not_removed_without_a_w
     kept = kept_at(store)
     with pytest.raises(OperationRefused, match="nobody can go on here at all"):
         remove(store, kept, kept.find(None), force=False)
+
+
+# ------------------------------------------------ what drivers that were killed have left
+
+
+def test_half_an_entry_goes_when_its_number_is_behind(store: Store, tmp_path: Path) -> None:
+    """Method: of entries and snapshots around that of the oldest checkpoint that is kept. It is looked for once, since no driver that
+    lives was killed; and not before that one knows how far the journal is."""
+    journal, made = tmp_path / "location" / "journal", MADE[-RETAINED]
+    at = next(entry.number for entry in ENTRIES if entry.matter == made)
+    snapshot = folded(ENTRIES[:at]).snapshot()
+    files = [journal / beside_name(name(number)[len(JOURNAL) :]) for name in (entry_name, snapshot_name) for number in (1, at, at + 1)]
+    others = [journal / name for name in (beside_name("other.json"), ".000000000001.json.tmp")]
+    for file in (*files, *others):
+        file.write_bytes(b"{")
+    appender = Appender("run", store, 2, lambda answer: None)
+
+    def sweep(known: Entry | None) -> list[bool]:
+        appender.sweep(Sweep((made,), 2, snapshot=known))
+        for thread in threading.enumerate():
+            if thread.name == "evenflow-journal-run-sweep":
+                thread.join(10.0)
+        return [file.exists() for file in files]
+
+    assert sweep(None) == [True] * 6
+    assert sweep(snapshot) == 2 * [False, False, True] and all(file.exists() for file in others)
+    files[0].write_bytes(b"{")
+    assert sweep(snapshot) == [True, False, True, False, False, True]
+    appender.close()
+    assert appender.join(10.0)
+
+
+def test_a_store_that_fails_is_looked_through_again(tmp_path: Path) -> None:
+    entries = lived(1, 3)
+    fails = Fails(open_store(str(tmp_path)), "clear", OSError("no answer"))
+    (tmp_path / "journal").mkdir()
+    file = tmp_path / "journal" / beside_name("000000000001.json")
+    file.write_bytes(b"{")
+    assert not cleared(fails, entries[-1]) and file.exists()
+    assert cleared(fails, entries[-1]) and not file.exists()

@@ -347,6 +347,21 @@ def test_what_killed_sites_of_older_generations_have_left_is_swept(tmp_path: Pat
     assert all(os.path.lexists(file) for file in others)
 
 
+def test_what_killed_sites_of_older_generations_have_left_of_rows_is_swept(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path))
+    rows = [f"rows/{generation:06d}/0002-000000000007.arrow" for generation in (1, 2, 3, 4)]
+    for name in rows:
+        store.put(name, b"rows")
+    beside = [tmp_path / Path(name).parent / beside_name(Path(name).name) for name in rows]
+    hidden = tmp_path / "rows/000001/.a.tmp"
+    for file in (*beside, hidden):
+        file.write_bytes(b"ro")
+    assert swept(store, Sweep((), 3, needed=frozenset(rows[:1]))) == 1, "objects are counted"
+    assert [file.exists() for file in beside] == [False, False, True, True], "whoever is of this generation may write them yet"
+    assert hidden.exists() and store.names("rows/") == [rows[0], *rows[2:]]
+    assert not (tmp_path / "rows/000002").exists(), "nothing is left in it"
+
+
 def of(generation: int, number: int, *names: str) -> Completed:
     """A checkpoint with these objects of five bytes."""
     objects = tuple(StoredObject(name, 0, 1, 5, "") for name in names)

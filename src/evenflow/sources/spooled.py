@@ -47,6 +47,7 @@ FOR_GOOD: Final = frozenset({errno.ENOENT, errno.EINVAL, errno.EFBIG})
 POLL_US: Final = 20_000
 """How often a reader that has everything looks for the next batch."""
 BATCH: Final = re.compile(r"(\d{10})\.json")
+NUMBERED: Final = re.compile(r"(\d{10})[.-]")
 
 
 class Piece(NamedTuple):
@@ -181,21 +182,27 @@ class Spool:
 
     def forget(self, position: int) -> int:
         """Delete whatever is of batches that are over at this position; returns how many objects went. The newest one stays. What goes
-        first is what names the rows, so a batch that is there is there whole."""
+        first is what names the rows, so a batch that is there is there whole. What killed writers have left of these batches goes, too."""
         numbers, kept = self.numbers(), 0
         while kept < len(numbers) - 1 and (batch := self.batch(numbers[kept])) is not None and batch.behind <= position:
             kept += 1
         if not kept:
             return 0
         gone = [self._name(number) for number in numbers[:kept]]
-        rows = self._store.names(f"{self.folder}/rows/")
-        gone += [name for name in rows if int(name.rpartition("/")[2].partition("-")[0]) < numbers[kept]]
+        gone += [name for name in self._store.names(f"{self.folder}/rows/") if _is_before(name, numbers[kept])]
         for name in gone:
             self._store.delete(name)
+        self._store.clear(f"{self.folder}/", lambda name: _is_before(name, numbers[kept]))
         return len(gone)
 
     def _name(self, number: int) -> str:
         return f"{self.folder}/batches/{number:010d}.json"
+
+
+def _is_before(name: str, number: int) -> bool:
+    """Whether this is an object of a batch before that one. A folder is none."""
+    found = NUMBERED.match(name.rpartition("/")[2])
+    return found is not None and int(found[1]) < number
 
 
 def _in_objects(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

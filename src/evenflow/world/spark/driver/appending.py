@@ -16,8 +16,8 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Final
 
-from evenflow.availability.entries import Completed, Entry, entry_name, to_bytes
-from evenflow.availability.reading import AT_ONCE
+from evenflow.availability.entries import JOURNAL, Completed, Entry, entry_name, to_bytes
+from evenflow.availability.reading import AT_ONCE, Listed
 from evenflow.availability.retained import CHECKPOINTS, VERSIONS, garbage, garbage_programs, garbage_rows, is_over, place_of
 from evenflow.coordinator.events import Append, Appended, AppendRefused, AppendUnknown, EntryRead, ReadEntry, ReadFailed, Sweep
 from evenflow.errors import JournalCorrupt, LocationError
@@ -46,6 +46,7 @@ class Appender:
         self._asked: SimpleQueue[tuple[Append | ReadEntry, Callable[[Answer], None]] | None] = SimpleQueue()
         self._lock, self._sweeping, self._closed = threading.Lock(), threading.Lock(), threading.Event()
         self._unswept: Sweep | None = None
+        self._cleared = False
         self._appends = self._bytes = 0
         self._since_s: float | None = None
         self._last_ms: float | None = None
@@ -83,6 +84,8 @@ class Appender:
             swept(self._store, order, self._rest())
             if order.retained:
                 collected(self._store, order.retained[0], self._rest(), order.snapshot)
+            if order.snapshot is not None and not self._cleared:  # Drivers that were killed have gone before: once is enough.
+                self._cleared = cleared(self._store, order.snapshot)
 
     def _rest(self) -> Callable[[], object]:
         if is_near(self._store):
@@ -182,6 +185,7 @@ def swept(store: Store, order: Sweep, rest: Callable[[], object] = lambda: None)
             return _is_left(name, order)
 
         store.clear(CHECKPOINTS, may_go)
+        store.clear(ROWS, lambda name: _is_older(name, order.generation))
     except Exception as error:
         log.warning("objects of old checkpoints stay at %s until the next one is whole: %r", store.url, error)
     return deleted
@@ -196,9 +200,14 @@ def _with(order: Sweep, before: Sweep) -> Sweep:
 def _is_left(folder: str, order: Sweep) -> bool:
     """Whether a folder below `checkpoints/` can go if it is empty: no checkpoint will ever be made there that somebody needs. It is that of
     an older generation, or of one of its checkpoints, or of one before the oldest that is kept."""
-    generation, place = folder.split("/")[1], place_of(folder)
-    is_older = generation.isdecimal() and int(generation) < order.generation
-    return is_older or (place is not None and bool(order.retained) and place < order.retained[0].place)
+    place = place_of(folder)
+    return _is_older(folder, order.generation) or (place is not None and bool(order.retained) and place < order.retained[0].place)
+
+
+def _is_older(name: str, generation: int) -> bool:
+    """Whether what is below `checkpoints/` or `rows/` is of an older generation than this one."""
+    found = name.split("/")[1]
+    return found.isdecimal() and int(found) < generation
 
 
 def collected(store: Store, oldest: Completed, rest: Callable[[], object] = lambda: None, made: Entry | None = None) -> int:
@@ -211,4 +220,15 @@ def collected(store: Store, oldest: Completed, rest: Callable[[], object] = lamb
         return 0
 
 
-__all__ = ["Answer", "Appender", "collected", "swept"]
+def cleared(store: Store, snapshot: Entry) -> bool:
+    """What killed drivers have left of entries that are in by now goes, and of snapshots that count no more. False if the store fails: then
+    it stays for another time. snapshot: of an entry that this driver has appended."""
+    try:
+        store.clear(JOURNAL, lambda name: 0 < Listed.of((name,)).last <= snapshot.number)
+    except Exception as error:
+        log.warning("what killed drivers have left of entries stays at %s until the next checkpoint is whole: %r", store.url, error)
+        return False
+    return True
+
+
+__all__ = ["Answer", "Appender", "cleared", "collected", "swept"]
