@@ -494,6 +494,8 @@ def test_values_of_envelopes(read: Any) -> None:
         (envelope("c", after={"id": "x", "name": "a"}), "column 'id' is not int64"),
         (envelope("c", after={"id": 1, "name": 2}), "column 'name' is not string"),
         (envelope("c", after={"id": 1, "name": "\ud83d"}), "column 'name' is not string"),
+        (envelope("c", after={"id": 1.5, "name": "a"}), "column 'id' is not int64: a number with a fraction or an exponent is no int64"),
+        (b'{"op": "c", "after": {"id": 1e3, "name": "a"}}', "column 'id' is not int64: a number with a fraction"),
         (b'{"op": "c", "after": {"id": 1, "name": "a", "x": 1e9999999999999999999}}', "it is not JSON"),
         (b"[" * 100_000, "it is not JSON"),
         (b'{"schema": "x", "payload": {}}', "its 'schema' is none"),
@@ -509,6 +511,20 @@ def test_envelopes_that_do_not_fit_are_named_or_skipped(read: Any, value: bytes,
         read([value], schema="id bigint, name string", format="debezium").read(0, 10)
     reader = read([value, ENVELOPES[0]], schema="id bigint, name string", format="debezium", bad_messages="skip")
     assert len(rows(reader)) == 1 and reader.bad_messages == 1
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "found"),
+    [
+        ("decimal(9, 2)", "1.50", Decimal("1.50")), ("decimal(9, 2)", '"-1e2"', Decimal(-100)), ("decimal(9, 2)", "7", Decimal(7)),
+        ("decimal(38, 38)", "1e-38", Decimal("1e-38")), ("decimal(38, 0)", "1e37", Decimal("1e37")), ("double", "1e999", float("inf")),
+        ("double", '"-Infinity"', float("-inf")), ("double", "2e-3", 0.002), ("array<bigint>", "[1, null]", [1, None]),
+        ("array<decimal(9, 2)>", "[1.5]", [Decimal("1.50")]), ("map<string, date>", '{"a": 1}', [("a", date(1970, 1, 2))]),
+    ],
+)  # fmt: skip
+def test_numbers_of_envelopes(read: Any, type_: str, given: str, found: Any) -> None:
+    value = b'{"op": "c", "after": {"v": %s}}' % given.encode()
+    assert [row["v"] for row in rows(read([value], schema=f"v {type_}", format="debezium"))] == [found]
 
 
 def test_a_number_without_a_unit_is_no_time() -> None:

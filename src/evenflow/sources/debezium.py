@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.sources.json_rows import UNREADABLE
+from evenflow.sources.json_rows import UNREADABLE, check_numbers
 from evenflow.stream.change import CHANGE, CHANGE_FIELD
 
 POSITION: Final = "kafka_position"
@@ -108,7 +108,8 @@ class DebeziumDecoder:
 
 
 def _array(values: list[Any], type_: pa.DataType, unit: pa.DataType | None) -> pa.Array:
-    """Values of JSON as a column."""
+    """Values of JSON as a column. Raises TypeError, ValueError and what UNREADABLE and Arrow have for those that it cannot have."""
+    check_numbers(values, type_)
     if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
         if any(isinstance(value, int) for value in values):
             if unit is None:

@@ -6,8 +6,8 @@ What Arrow would read of a line is read of it here: times and decimals may be te
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
+from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from evenflow.stream.schema import has_map
 
 UNREADABLE: Final = (ValueError, ArithmeticError, RecursionError)
 """What Python raises of JSON that is none, of numbers and texts that nothing can hold, and of what is nested too deeply."""
+MOST_DIGITS: Final = 38
+"""Of a decimal of Arrow's, which has powers of ten up to this one."""
 _NOTHING: Final[dict[str, Any]] = {}
 
 
@@ -64,14 +66,47 @@ def _column(values: list[Any], type_: pa.DataType) -> pa.Array:
         names = [name for value in values if value is not None for name in _is(value, dict)]
         items = [item for value in values if value is not None for item in value.values()]
         return pa.MapArray.from_arrays(_offsets(values), _column(names, type_.key_type), _column(items, type_.item_type), type=type_)
+    check_numbers(values, type_)
     if pa.types.is_decimal(type_):
         values = [str(value) if isinstance(value, int | Decimal) and not isinstance(value, bool) else value for value in values]
     elif pa.types.is_floating(type_):
         values = [float(value) if isinstance(value, Decimal) else value for value in values]
-    elif any(isinstance(value, Decimal) for value in values):  # Arrow would cut it.
-        raise TypeError(f"a number with a fraction is no {type_}")
     text = pa.types.is_decimal(type_) or pa.types.is_temporal(type_) or _is_key_of_text(values, type_)
     return pa.array(values, pa.string()).cast(type_) if text else pa.array(values, type_)
+
+
+def check_numbers(values: Iterable[Any], type_: pa.DataType) -> None:
+    """Refuse what Arrow must not be given of JSON, in a column of any type. Raises TypeError, and ValueError for a text that is no number.
+
+    A number with a fraction or an exponent where a whole one, or a time, is wanted: Arrow would cut it, and of 1e999999999 it first writes
+    down all digits. A decimal with far more places than the column has: Arrow takes its power of ten from behind the end of a table.
+    """
+    if pa.types.is_struct(type_):
+        rows = [value for value in values if isinstance(value, dict)]
+        for field in type_:
+            check_numbers([row.get(field.name) for row in rows], field.type)
+    elif pa.types.is_list(type_):
+        check_numbers([part for value in values if isinstance(value, list) for part in value], type_.value_type)
+    elif pa.types.is_map(type_):
+        rows = [value for value in values if isinstance(value, dict)]
+        check_numbers([name for row in rows for name in row], type_.key_type)
+        check_numbers([item for row in rows for item in row.values()], type_.item_type)
+    elif pa.types.is_decimal(type_):
+        for value in values:
+            if isinstance(value, Decimal | str):
+                _check_places(value, type_)
+    elif not pa.types.is_floating(type_) and any(isinstance(value, Decimal) for value in values):
+        raise TypeError(f"a number with a fraction or an exponent is no {type_}")
+
+
+def _check_places(value: Decimal | str, type_: pa.DataType) -> None:
+    """Raises TypeError for a number that is so small or so large that Arrow has no power of ten to bring it to the column's places."""
+    try:
+        exponent = Decimal(value).as_tuple().exponent
+    except InvalidOperation as error:
+        raise ValueError(f"{str(value)[:40]!r} is no number") from error
+    if isinstance(exponent, str) or not -MOST_DIGITS <= exponent + type_.scale <= MOST_DIGITS:
+        raise TypeError(f"{str(value)[:40]} is no {type_}")
 
 
 def _is_key_of_text(values: list[Any], type_: pa.DataType) -> bool:
