@@ -155,7 +155,9 @@ def test_what_is_nested_as_deeply_as_a_column_may_be_is_read(read: Any) -> None:
         (["int", "string"], "a union of 2 types is no column"),
         ({"type": "int", "logicalType": "time-millis"}, "a time of day"),
         ("nothing", "this is no schema of Avro"),
-        (["null", "r"], "what holds itself cannot be one"),
+        (["null", "r"], "messages of this schema of Avro cannot be read: 'r' holds itself"),
+        ({"type": "array", "items": {"type": "record", "name": "e", "fields": []}}, "items of an array take no bytes of a message"),
+        (json.loads('{"type": "array", "items": ' * 120 + '"int"' + "}" * 120), "nested in each other more than 100 deep"),
     ],
 )
 def test_schemas_that_are_no_columns(read: Any, type_: Any, message: str) -> None:
@@ -235,10 +237,38 @@ def test_a_registry_says_what_each_message_was_written_with(read: Any) -> None:
         unknown = read([*avro(newer, {"id": 2, "more": "y"}, number=77)], registry=schemas.url)
         with pytest.raises(SourceError, match="has not a schema with the number 77"):
             unknown.read(0, 100)
-        schemas.by_number |= {10: "message Order {}", 11: '{"type": "record"}', 12: '"no type"'}
-        for number in (10, 11, 12):
-            with pytest.raises(SourceError, match=f"the schema with the number {number} is none of Avro"):
-                read([*avro(newer, {"id": 2, "more": "y"}, number=number)], registry=schemas.url).read(0, 100)
+
+
+def test_a_schema_that_anybody_may_have_registered_ends_no_run(read: Any) -> None:
+    """Goal: whoever writes to a topic may name any schema of the registry. Method: none of Avro, and such as bound nothing."""
+    schema = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}
+    node = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+    nothings = {"type": "array", "items": "null"}
+    schemas = Schemas()
+    schemas.by_number = {
+        1: json.dumps(schema), 10: "message Order {}", 11: '{"type": "record"}', 12: '"no type"', 13: "[" * 100_000,
+        14: json.dumps({**schema, "fields": [*schema["fields"], {"name": "x", "type": node}]}),
+        15: json.dumps({**schema, "fields": [*schema["fields"], {"name": "x", "type": nothings}]}),
+    }  # fmt: skip
+    why = {
+        10: "is none of Avro",
+        11: "is none of Avro",
+        12: "is none of Avro",
+        13: "cannot be read",
+        14: "'Node' holds itself",
+        15: "take no bytes",
+    }
+    good = avro(schema, {"id": 2}, number=1)
+    with served(schemas):
+        given: dict[str, Any] = {"avro_schema": json.dumps(schema), "registry": schemas.url}
+        for number, words in why.items():
+            bad = avro(schema, {"id": 1}, number=number)
+            with pytest.raises(
+                SourceError, match=rf"at offset 1 .* not avro of the declared schema \(.* the schema with the number {number} .*{words}"
+            ):
+                read([*good, *bad], **given).read(0, 100)
+            reader = read([*good, *bad, *good], **given, bad_messages="skip")
+            assert [row["id"] for row in rows(reader)] == [2, 2] and reader.bad_messages == 1
 
 
 def written(type_: Any, name: str = "t", **more: Any) -> dict[str, Any]:

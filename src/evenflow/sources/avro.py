@@ -10,11 +10,13 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import QueryError, SourceError
+from evenflow.errors import QueryError
+from evenflow.sources.avro_bounds import Shape, Unreadable, shape_of
 from evenflow.sources.extras import extra
 from evenflow.sources.registry import HEAD_BYTES, Registry, number_of
 
@@ -33,20 +35,40 @@ LOGICAL: Final[Mapping[str, tuple[pa.DataType, pa.DataType]]] = {
 MICROS: Final[Mapping[str, int]] = {"ms": 1000, "us": 1}
 DEEPEST: Final = 100
 """Whoever describes a source has another depth of Python's stack left than the sites that read it, so what fits is said by a number."""
+EXACT_DECIMAL: Final = "evenflow-decimal"
+"""The logical type of decimals that fastavro is told: its own reader takes seconds for one of 100 kB, and any scale."""
+MOST_DECIMAL_BYTES: Final = 64
+MOST_DIGITS: Final = 38
+NAMED: Final = "__named_schemas"
+MARKS: Final = ("__fastavro_parsed", NAMED)
+"""What fastavro writes into a schema that it has parsed: one that comes with them is taken unread, with the types that they say."""
 
 
 def client() -> Any:
     """The module `fastavro`. Raises QueryError if it is not installed."""
-    return extra("fastavro", "Avro", "fastavro", "avro")
+    module = extra("fastavro", "Avro", "fastavro", "avro")
+    module.read.LOGICAL_READERS |= {f"bytes-{EXACT_DECIMAL}": _decimal, f"fixed-{EXACT_DECIMAL}": _decimal}
+    return module
+
+
+def _decimal(data: bytes, written: Mapping[str, Any], read: Any = None) -> Decimal:
+    """Raises ValueError for one that no column has room for."""
+    scale = written.get("scale", 0)
+    if len(data) > MOST_DECIMAL_BYTES or not isinstance(scale, int) or not 0 <= scale <= MOST_DIGITS:
+        raise ValueError(f"a decimal of {len(data)} bytes and scale {scale}")
+    return Context(prec=3 * MOST_DECIMAL_BYTES).scaleb(Decimal(int.from_bytes(data, "big", signed=True)), -scale)
 
 
 def record_of(text: str, what: str) -> dict[str, Any]:
     """The schema of a record. Raises QueryError if it is none."""
     try:
         said = json.loads(text)
-        client().parse_schema(said)
+        _parsed(said)
+        client().parse_schema(said)  # With all of its logical types.
     except QueryError:
         raise
+    except Unreadable as error:
+        raise QueryError(f"{what}: messages of this schema of Avro cannot be read: {error}") from error
     except Exception as error:  # Of whatever is wrong with it.
         raise QueryError(f"{what}: this is no schema of Avro: {error}") from error
     if not isinstance(said, dict) or said.get("type") != "record":
@@ -96,13 +118,45 @@ def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = 
     return _type(kind, names, what, above, depth + 1)
 
 
+class Named(dict[str, Any]):
+    """Types by their names. fastavro writes them down for each message whose schema does not fit, and again in those that hold them."""
+
+    def __repr__(self) -> str:
+        return f"{len(self)} types"
+
+
+def _parsed(said: Any) -> tuple[Any, Shape]:
+    """(A schema as fastavro has it, its shape.) Raises Unreadable, and whatever comes of what is no schema."""
+    schema = client().parse_schema(_plain(said))
+    shape = shape_of(schema)
+    for each in _branches(schema):
+        if isinstance(each, dict) and NAMED in each:
+            each[NAMED] = Named(each[NAMED])
+    return schema, shape
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Writer:
     """What some messages were written with. schema: as fastavro has it. times: what the numbers of columns with times and dates are; None
-    if they are of another kind than the column, such as days or local times, so that they mean no time of it."""
+    if they are of another kind than the column, such as days or local times, so that they mean no time of it. stream: what fastavro is
+    given a message as.
+    """
 
     schema: Any
     times: Mapping[str, pa.DataType | None]
+    stream: Callable[[bytes], io.BytesIO] = io.BytesIO
+
+
+class Ending(io.BytesIO):
+    """A message of which nothing is read behind its end. There fastavro skips numbers, and what else has a fixed size, as many as the
+    message says. To read from this takes two thirds more time, so it is for messages that may have such.
+    """
+
+    def read(self, size: int | None = -1) -> bytes:
+        found = super().read(size)
+        if len(found) != size:
+            raise EOFError(f"{size} bytes are read where {len(found)} are left")
+        return found
 
 
 class AvroDecoder:
@@ -110,11 +164,12 @@ class AvroDecoder:
 
     def __init__(self, text: str, columns: pa.Schema, registry: Registry | None) -> None:
         self._columns, self._registry = columns, registry
-        self._record = json.loads(text)
+        self._record = record_of(text, "messages of Avro")
         raw = {each["name"]: _raw_type(each["type"]) for each in self._record["fields"]}
         self._raw = {name: type_ for name, type_ in raw.items() if type_ is not None}
-        self._own = Writer(client().parse_schema(_plain(self._record)), self._raw)
-        self._writers: dict[int, Writer] = {}
+        self._own = Writer(_parsed(self._record)[0], self._raw)
+        self._writers: dict[int, Writer | None] = {}
+        self._refused: dict[int, str] = {}
         self._read: Callable[..., Any] = client().schemaless_reader
 
     def rows(self, values: Sequence[bytes | None]) -> pa.RecordBatch | None:
@@ -125,19 +180,24 @@ class AvroDecoder:
             for value, writer in zip(values, registered, strict=True):
                 if value is None or writer is None:
                     return None
-                message = io.BytesIO(value)
+                message = writer.stream(value)
                 if self._registry is not None:
                     message.seek(HEAD_BYTES)
                 if writer is self._own:
                     found.append(self._read(message, own))
                 else:
                     found.append(self._read(message, writer.schema, own))
-                if message.read(1):
+                if message.tell() != len(value):
                     return None
             arrays = [self._column(column, [row[column.name] for row in found], registered) for column in self._columns]
         except Exception:  # fastavro raises whatever comes of bytes that are something else.
             return None
         return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
+
+    def why(self, value: bytes | None) -> str:
+        """What is wrong with a message that is no row, if that is its schema."""
+        number = None if value is None or self._registry is None else number_of(value)
+        return "" if number is None else self._refused.get(number, "")
 
     def _column(self, column: pa.Field, values: list[Any], writers: Sequence[Writer | None]) -> pa.Array:
         """Raises TypeError if one of the values is a number of another kind."""
@@ -152,7 +212,7 @@ class AvroDecoder:
         return pa.array([None if v is None else v * micros[w] for v, w in zip(values, writers, strict=True) if w is not None], column.type)
 
     def _writer(self, value: bytes | None) -> Writer | None:
-        """What a message was written with; None if it has no number of a schema. Raises RegistryAway, SourceError."""
+        """What a message was written with; None if it has no number, or that of a schema that is none. Raises RegistryAway, SourceError."""
         if self._registry is None:
             return self._own
         number = None if value is None else number_of(value)
@@ -161,15 +221,21 @@ class AvroDecoder:
         if number not in self._writers:
             text = self._registry.schema(number)
             try:
-                said = json.loads(text)
-                same = said == self._record
-                self._writers[number] = self._own if same else Writer(client().parse_schema(_plain(said)), self._times(said))
+                self._writers[number] = self._written_with(json.loads(text))
             except Exception as error:  # Of whatever is wrong with it.
-                raise SourceError(
-                    f"schema registry {self._registry.url}: the schema with the number {number} is none of Avro: {error!r:.200}; "
-                    f"is the topic written with Avro? {text!r:.100}"
-                ) from error
+                wrong = f"is none of Avro: {error!r:.200}; is the topic written with Avro? {text!r:.100}"
+                if isinstance(error, Unreadable | RecursionError):
+                    wrong = f"cannot be read: {error}"
+                self._refused[number] = f"schema registry {self._registry.url}: the schema with the number {number} {wrong}"
+                self._writers[number] = None
         return self._writers[number]
+
+    def _written_with(self, said: Any) -> Writer:
+        """Raises Unreadable, and whatever comes of what is no schema."""
+        if said == self._record:
+            return self._own
+        schema, shape = _parsed(said)
+        return Writer(schema, self._times(said), Ending if shape.counted else io.BytesIO)
 
     def _times(self, said: Any) -> dict[str, pa.DataType | None]:
         """What the numbers in a writer's fields are, for the columns that have times. A column that it lacks has its default."""
@@ -206,6 +272,7 @@ def _branches(said: Any) -> list[Any]:
 
 def _plain(said: Any, level: int = 0) -> Any:
     """The schema of a record without the logical types of times and dates at its top, and without those of UUIDs, which are texts here.
+    Decimals have the reader of this module, and nothing that fastavro would take for its own is left.
 
     level: 0 of the record, 1 of its fields, 2 of what is inside of these.
     """
@@ -216,8 +283,10 @@ def _plain(said: Any, level: int = 0) -> Any:
     kind, logical = said.get("type"), said.get("logicalType")
     if isinstance(kind, str) and (logical == "uuid" or (logical in LOGICAL and level < 2)):
         return kind if kind != "fixed" else {name: each for name, each in said.items() if name != "logicalType"}
-    made = {name: _plain(each, 2) if name in ("type", "items", "values") else each for name, each in said.items()}
-    if kind == "record":
+    made = {name: _plain(each, 2) if name in ("type", "items", "values") else each for name, each in said.items() if name not in MARKS}
+    if logical == "decimal":
+        made["logicalType"] = EXACT_DECIMAL
+    if kind in ("record", "error"):
         made["fields"] = [{**each, "type": _plain(each["type"], level + 1)} for each in said["fields"]]
     return made
 

@@ -20,6 +20,9 @@ class Decoder(Protocol):
     def rows(self, values: Sequence[bytes | None]) -> pa.RecordBatch | None:
         """A row per message; None if one of them is none. Raises RegistryAway, SourceError."""
 
+    def why(self, value: bytes | None) -> str:
+        """What is wrong with a message that is no row, if more is known than that; else nothing."""
+
 
 def described(
     format_: str, topic: str, avro_schema: str | None, descriptors: Any, message: str | None, registry: str | None,

@@ -283,7 +283,8 @@ class KafkaReader(Reader):
         row = self._parsed([value])
         if row is not None:
             return row
-        self._bad(message, f"not {self._source.format} of the declared schema")
+        why = "" if self._decoder is None else self._decoder.why(value)
+        self._bad(message, f"not {self._source.format} of the declared schema" + (why and f" ({why})"))
         return None
 
     def _bad(self, message: Any, why: str) -> None:

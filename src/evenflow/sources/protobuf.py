@@ -112,6 +112,10 @@ class ProtobufDecoder:
             return None
         return pa.RecordBatch.from_arrays(arrays, schema=self._columns)
 
+    def why(self, value: bytes | None) -> str:
+        """Nothing more than that it is no row."""
+        return ""
+
 
 def _body(value: bytes) -> bytes | None:
     """A message without its head: the number, then how many indexes follow, then these, as zigzag varints; 0 is the first message."""
