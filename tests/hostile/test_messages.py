@@ -223,3 +223,42 @@ def test_a_message_bounds_what_is_read_of_it_whatever_schema_it_names() -> None:
     ]
     found = [(case[0], row) for case, row in alone(AVRO, told)]
     assert found == [(name, "bad") for name in BAD] + [(name, row) for name, (_, _, _, row) in GOOD.items()]
+
+
+# ---------------------------------------------------------------- heads and messages of Protobuf
+
+PROTOBUF = """
+from google.protobuf import descriptor_pb2
+from evenflow.sources.protobuf import ProtobufDecoder, columns_of, message_class
+import pandas, pyarrow
+said = descriptor_pb2.FileDescriptorSet()
+file = said.file.add(name="a.proto", package="a", syntax="proto3")
+file.message_type.add(name="M").field.add(name="x", number=1, type=5, label=1)
+class_ = message_class(said.SerializeToString(), "a.M")
+def one(case):
+    rows = ProtobufDecoder(class_, columns_of(class_), case[1]).rows([bytes.fromhex(case[2])])
+    return "bad" if rows is None else str(rows.to_pylist()[0])
+"""
+HEAD = b"\0\0\0\0\7"
+BODY = b"\x08\5"
+
+
+def test_heads_and_messages_of_protobuf_have_bounds() -> None:
+    """Goal: a long number, or a long list of indexes, takes no time. Method: heads at the bounds and beyond, and messages that are deep."""
+    cases = {
+        "a number without end": (True, HEAD + b"\xff" * 1_000_000, "bad"),
+        "an index without end": (True, HEAD + b"\2" + b"\xff" * 1_000_000, "bad"),
+        "a number that is cut off": (True, HEAD + b"\xff" * 9, "bad"),
+        "a number of eleven bytes": (True, HEAD + b"\x80" * 10 + b"\0" + BODY, "bad"),
+        "a number of ten bytes": (True, HEAD + b"\x80" * 9 + b"\0" + BODY, "{'x': 5}"),
+        "a count below zero": (True, HEAD + b"\1" + BODY, "bad"),
+        "a hundred indexes": (True, HEAD + length(100) + b"\0" * 100 + BODY, "{'x': 5}"),
+        "more of them": (True, HEAD + length(101) + b"\0" * 101 + BODY, "bad"),
+        "as many as there are bytes": (True, HEAD + length(1_000_000) + b"\0" * 1_000_000 + BODY, "bad"),
+        "more than any message has": (True, HEAD + MANY + b"\0" * 1_000_000, "bad"),
+        "groups in groups": (False, b"\x13" * 500_000 + b"\x14" * 500_000, "bad"),
+        "groups in groups that do not end": (False, b"\x13" * 1_000_000, "bad"),
+        "a length beyond the end": (False, b"\x12\xff\xff\xff\xff\7ab", "bad"),
+    }
+    found = alone(PROTOBUF, [(name, registered, value.hex()) for name, (registered, value, _) in cases.items()])
+    assert [(case[0], row) for case, row in found] == [(name, row) for name, (_, _, row) in cases.items()]

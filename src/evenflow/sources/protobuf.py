@@ -14,6 +14,10 @@ from evenflow.sources.registry import HEAD_BYTES, number_of
 
 TIMESTAMP: Final = "google.protobuf.Timestamp"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_VARINT_BYTES: Final = 10
+"""Of a number of 64 bits. Without a bound one of n bytes takes a time of n squared."""
+MOST_INDEXES: Final = 100
+"""Of a message inside of messages: so deep Protobuf reads them."""
 
 
 def message_class(descriptors: bytes, name: str) -> Any:
@@ -118,24 +122,28 @@ class ProtobufDecoder:
 
 
 def _body(value: bytes) -> bytes | None:
-    """A message without its head: the number, then how many indexes follow, then these, as zigzag varints; 0 is the first message."""
+    """A message without its head: the number, then how many indexes follow, then these, as zigzag varints; 0 is the first message.
+
+    None if there is no number. Raises ValueError if what follows it is no list of at most MOST_INDEXES.
+    """
     if number_of(value) is None:
         return None
-    at = HEAD_BYTES
-    count, at = _varint(value, at)
+    count, at = _varint(value, HEAD_BYTES)
+    if not 0 <= count <= MOST_INDEXES:
+        raise ValueError(f"there are no {count} indexes of a message")
     for _ in range(count):
         _, at = _varint(value, at)
     return value[at:]
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    found = shift = 0
-    while True:
-        byte = data[at]
-        found |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+    """(The number, where it ends.) Raises ValueError if it does not end within the bytes that one has."""
+    found = 0
+    for place, byte in enumerate(data[at : at + MOST_VARINT_BYTES]):
+        found |= (byte & 0x7F) << 7 * place
         if byte < 0x80:
-            return (found >> 1) ^ -(found & 1), at
+            return (found >> 1) ^ -(found & 1), at + place + 1
+    raise ValueError(f"no number ends within the {MOST_VARINT_BYTES} bytes at {at}")
 
 
 __all__ = ["ProtobufDecoder", "columns_of", "message_class"]
