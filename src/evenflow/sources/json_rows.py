@@ -32,7 +32,7 @@ def rows_of(lines: Sequence[bytes], schema: pa.Schema, *, strict: bool) -> pa.Re
 
     Raises pa.ArrowInvalid for a line that does not fit.
     """
-    rows = [_object(line) for line in lines if line.strip()]
+    rows = [object_of(line) for line in lines if line.strip()]
     if strict and (others := sorted({name for row in rows for name in row} - set(schema.names))):
         raise pa.ArrowInvalid(f"the field {others[0]!r} is not in the schema")
     arrays = []
@@ -44,7 +44,8 @@ def rows_of(lines: Sequence[bytes], schema: pa.Schema, *, strict: bool) -> pa.Re
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def object_of(line: bytes) -> dict[str, Any]:
+    """The object of a line, with decimals for numbers that are not whole. Raises pa.ArrowInvalid if it is none."""
     try:
         found = json.loads(line, parse_float=Decimal)
     except UNREADABLE as error:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from evenflow.sources.json_rows import needs_reading, rows_of
+from evenflow.sources.json_rows import UNREADABLE, check_numbers, needs_reading, object_of, rows_of
 
 LineFormat = Literal["csv", "json", "text"]
 JSON_SPACE: Final = b" \t\r\n"
@@ -23,6 +23,11 @@ CSV_LINE: Final = re.compile(FIELD + rb"(?:," + FIELD + rb")*+")
 """A line whose quotes are all closed. A quote in the middle of a field is a letter."""
 UNFIT: Final = (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError)
 """What `parse_lines` raises of a line that does not fit."""
+_PLACES: Final = rb"-0*[1-9][0-9]++(?![0-9A-Za-z-])"
+FAR: Final = tuple(map(re.compile, (rb"e" + _PLACES, rb"E" + _PLACES, rb"\+-", rb"\\u00[2-6]")))
+"""One of these is in each decimal that Arrow must not be given, or in a text that hides it, and in few others, not even in UUIDs. Each
+begins with what is found fast.
+"""
 MARK: Final = b"\xef\xbb\xbf"
 """Of UTF-8. It is left out at the begin of a text, and is part of a field elsewhere."""
 
@@ -36,16 +41,48 @@ def parse_lines(data: bytes, schema: pa.Schema, format_: LineFormat) -> pa.Recor
         return pa.RecordBatch.from_pylist([], schema=schema)
     if format_ == "json" and needs_reading(schema):
         return rows_of(data.split(b"\n"), schema, strict=False)
-    source = pa.BufferReader(data)
+    _check_decimals(data, schema, format_)
     if format_ == "csv":
-        types = {f.name: f.type for f in schema}
-        read = pa_csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=max(len(data), 1))
-        table = pa_csv.read_csv(source, read, convert_options=pa_csv.ConvertOptions(column_types=types))
+        table = _csv(data, schema)
     else:
         parse = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-        table = pa_json.read_json(source, pa_json.ReadOptions(use_threads=False, block_size=max(len(data), 1)), parse)
+        table = pa_json.read_json(pa.BufferReader(data), pa_json.ReadOptions(use_threads=False, block_size=max(len(data), 1)), parse)
     batch = table.select(schema.names).combine_chunks().to_batches()
     return pa.RecordBatch.from_arrays(batch[0].columns, schema=schema) if batch else pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
+    read = pa_csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=max(len(data), 1))
+    types = pa_csv.ConvertOptions(column_types={field.name: field.type for field in schema})
+    return pa_csv.read_csv(pa.BufferReader(data), read, convert_options=types)
+
+
+def _check_decimals(data: bytes, schema: pa.Schema, format_: LineFormat) -> None:
+    """Raises pa.ArrowInvalid for a decimal that has far more places than its column: of 1e-999999999 Arrow's readers end the process."""
+    decimals = [field for field in schema if _has_decimal(field.type)]
+    if not decimals or not (found := _far(data)):
+        return
+    if format_ == "csv":
+        texts = _csv(data, pa.schema([pa.field(field.name, pa.string() if field in decimals else field.type) for field in schema]))
+        given = [[text for text in texts[field.name].to_pylist() if _far(text.encode())] for field in decimals]
+    else:
+        starts = sorted({data.rfind(b"\n", 0, at) + 1 for at in found})
+        rows = [object_of(data[start : data.index(b"\n", start)]) for start in starts]
+        given = [[row.get(field.name) for row in rows] for field in decimals]
+    for field, values in zip(decimals, given, strict=True):
+        try:
+            check_numbers(values, field.type)
+        except (TypeError, *UNREADABLE) as error:
+            raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
+
+
+def _far(data: bytes) -> list[int]:
+    """Where there are decimals that Arrow must not be given, if any are."""
+    return [found.start() for each in FAR for found in each.finditer(data)]
+
+
+def _has_decimal(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(type_)) or any(_has_decimal(type_.field(at).type) for at in range(type_.num_fields))
 
 
 def parse_messages(values: Sequence[bytes | None], columns: pa.Schema, format_: LineFormat) -> pa.RecordBatch | None:
