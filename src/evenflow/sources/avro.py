@@ -33,8 +33,6 @@ LOGICAL: Final[Mapping[str, tuple[pa.DataType, pa.DataType]]] = {
 }
 """What the number of a logical type is, and what it is in a row."""
 MICROS: Final[Mapping[str, int]] = {"ms": 1000, "us": 1}
-DEEPEST: Final = 100
-"""Whoever describes a source has another depth of Python's stack left than the sites that read it, so what fits is said by a number."""
 EXACT_DECIMAL: Final = "evenflow-decimal"
 """The logical type of decimals that fastavro is told: its own reader takes seconds for one of 100 kB, and any scale."""
 MOST_DECIMAL_BYTES: Final = 64
@@ -67,8 +65,9 @@ def record_of(text: str, what: str) -> dict[str, Any]:
         client().parse_schema(said)  # With all of its logical types.
     except QueryError:
         raise
-    except Unreadable as error:
-        raise QueryError(f"{what}: messages of this schema of Avro cannot be read: {error}") from error
+    except (Unreadable, RecursionError) as error:
+        why = "types are nested in each other hundreds deep" if isinstance(error, RecursionError) else error
+        raise QueryError(f"{what}: messages of this schema of Avro cannot be read: {why}") from error
     except Exception as error:  # Of whatever is wrong with it.
         raise QueryError(f"{what}: this is no schema of Avro: {error}") from error
     if not isinstance(said, dict) or said.get("type") != "record":
@@ -83,20 +82,17 @@ def columns_of(record: Mapping[str, Any], what: str) -> pa.Schema:
     return pa.schema(list(type_))
 
 
-def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = (), depth: int = 0) -> pa.DataType:
-    """above: the names of the records that it is inside of. depth: how many types that is."""
-    if depth > DEEPEST:
-        raise QueryError(f"{what}: a type inside of more than {DEEPEST} others is no column's")
+def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = ()) -> pa.DataType:
     if isinstance(said, list):
         rest = [each for each in said if each != "null"]
         if len(rest) != 1:
             raise QueryError(f"{what}: a union of {len(rest)} types is no column; write null and one type")
-        return _type(rest[0], names, what, above, depth)
+        return _type(rest[0], names, what, above)
     if isinstance(said, str):
         if said in PLAIN:
             return PLAIN[said]
         if said in names and said.rpartition(".")[2] not in above:
-            return _type(names[said], names, what, above, depth)
+            return _type(names[said], names, what, above)
         raise QueryError(f"{what}: {said!r} is no type of a column; what holds itself cannot be one")
     kind = said["type"]
     if kind in ("record", "enum", "fixed"):
@@ -110,12 +106,12 @@ def _type(said: Any, names: dict[str, Any], what: str, above: tuple[str, ...] = 
         raise QueryError(f"{what}: a time of day ({said['logicalType']}) is no column's type; write a timestamp or a number")
     if kind == "record":
         inside = (*above, said["name"].rpartition(".")[2])
-        return pa.struct([pa.field(each["name"], _type(each["type"], names, what, inside, depth + 1)) for each in said["fields"]])
+        return pa.struct([pa.field(each["name"], _type(each["type"], names, what, inside)) for each in said["fields"]])
     if kind == "array":
-        return pa.list_(_type(said["items"], names, what, above, depth + 1))
+        return pa.list_(_type(said["items"], names, what, above))
     if kind == "map":
-        return pa.map_(pa.string(), _type(said["values"], names, what, above, depth + 1))
-    return _type(kind, names, what, above, depth + 1)
+        return pa.map_(pa.string(), _type(said["values"], names, what, above))
+    return _type(kind, names, what, above)
 
 
 class Named(dict[str, Any]):
