@@ -134,6 +134,43 @@ def one(case):
     assert [(case, found) for case, found in alone(setup, cases) if found != case[4]] == []
 
 
+def test_no_decimal_of_a_file_is_looked_up_behind_a_table() -> None:
+    """The same of files, which Arrow reads as they are. Method: the decimal is the last of 1 MB, a block ends in the middle of it, and what
+    is like it is in a column of texts."""
+    setup = """
+import tempfile, os
+import evenflow as ef
+from evenflow.errors import SourceError
+import pandas, pyarrow
+def one(case):
+    format_, line, head, good, rows, _ = case
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rows")
+        with open(path, "w") as file:
+            file.write(head + good * rows + line)
+        reader = ef.sources.replay(path, speed=None, format=format_, schema="d decimal(9, 2), s string").open(0, 1)
+        try:
+            while not reader.ended:
+                batch = reader.read(0, 10**6) or batch
+        except SourceError as error:
+            return "bad" if "cannot be read beyond row" in str(error) else str(error)
+        return str(batch.batch.to_pylist()[-1] if hasattr(batch, "batch") else batch.to_pylist()[-1])
+"""
+    csv, json_ = ("csv", "d,s\n", '1.50,"1e-99"\n'), ("json", "", '{"d": 1.50, "s": "1e-99"}\n')
+    block, lines = (1 << 20) // len(json_[2]), {"csv": ("{},a", '"{}",a'), "json": ('{{"d": {}}}', '{{"d": "{}"}}')}
+    cases = [
+        (format_, line.format(number), head, good, rows, "bad")
+        for format_, head, good in (csv, json_)
+        for number in ("1e-999999999", "0e-99999999", "1e-" + "0" * 2_000 + "99999999")
+        for line in lines[format_]
+        for rows in (0, block)
+    ]
+    cases += [("tsv", "1e-999999999\ta", "d\ts\n", "", 0, "bad")]
+    cases += [("csv", "2.5,1e-99", "d,s\n", csv[2], block, "{'d': Decimal('2.50'), 's': '1e-99'}")]
+    cases += [("json", '{"s": "1e-99", "d": "1e-1"}', "", json_[2], block, "{'d': Decimal('0.10'), 's': '1e-99'}")]
+    assert [(case[:2], found) for case, found in alone(setup, cases) if found != case[5]] == []
+
+
 # ---------------------------------------------------------------- schemas that a message names
 
 AVRO = """

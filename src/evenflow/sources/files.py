@@ -19,6 +19,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from evenflow.errors import SchemaChanged, SourceError
+from evenflow.sources.decimals import check_decimals, far, has_decimal
 from evenflow.sources.json_rows import needs_reading, rows_of
 from evenflow.sources.packets import SCHEMA as PACKETS
 from evenflow.sources.pcap import batches as pcap_batches
@@ -31,6 +32,7 @@ ENDINGS: Final[dict[str, Format]] = {
     ".feather": "arrow", ".ipc": "arrow", ".arrows": "arrow", ".pcap": "pcap", ".cap": "pcap", ".pcapng": "pcap",
 }  # fmt: skip
 BATCH_ROWS: Final = 65536
+BLOCK_BYTES: Final = 1 << 20
 LAST_US: Final = 2**63 - 1
 
 
@@ -182,23 +184,49 @@ def check_schema(file: str, found: pa.Schema, declared: pa.Schema) -> None:
 def delimited(file: str, format_: Format, schema: pa.Schema | None) -> pa.RecordBatchReader:
     """A CSV or TSV file with a header line. TSV has no quotes."""
     parse = pa_csv.ParseOptions(delimiter="\t", quote_char=False) if format_ == "tsv" else pa_csv.ParseOptions()
-    types = {f.name: f.type for f in schema} if schema is not None else None
-    read = pa_csv.ReadOptions(use_threads=False, block_size=1 << 20)  # Without threads, errors tell the row.
+    types = {f.name: f.type for f in schema} if schema is not None else {}
+    read = pa_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)  # Without threads, errors tell the row.
+    decimals = {name: type_ for name, type_ in types.items() if has_decimal(type_)}
+    if decimals and any(map(far, _whole_lines(file))):  # It is read once more, which few files are.
+        texts = pa_csv.ConvertOptions(column_types=dict.fromkeys(decimals, pa.string()), include_columns=list(decimals))
+        for batch in pa_csv.open_csv(opened(file), read, parse, texts):
+            for name, type_ in decimals.items():
+                check_decimals(name, [text for text in batch.column(name).to_pylist() if far(text.encode())], type_)
     return pa_csv.open_csv(opened(file), read, parse, pa_csv.ConvertOptions(column_types=types))
+
+
+def _whole_lines(file: str) -> Iterator[bytes]:
+    """A file in parts of some lines each, none of them cut."""
+    with opened(file) if is_remote(file) else open(file, "rb") as source:
+        rest = b""
+        while part := source.read(BLOCK_BYTES):
+            lines, newline, rest = (rest + part).rpartition(b"\n")
+            if newline:
+                yield lines + newline
+        if rest:
+            yield rest + b"\n"
 
 
 def json_lines(file: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
     """A file of one JSON object per line. Fields that the schema lacks are an error."""
-    if schema is not None and needs_reading(schema):
-        return json_with_maps(file, schema)
-    options = pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
-    return iter(pa_json.open_json(opened(file), pa_json.ReadOptions(use_threads=False, block_size=1 << 20), options))
+    if schema is not None and (needs_reading(schema) or any(has_decimal(field.type) for field in schema)):
+        return json_in_parts(file, schema)
+    return iter(pa_json.open_json(opened(file), pa_json.ReadOptions(use_threads=False, block_size=BLOCK_BYTES), _strict(schema)))
 
 
-def json_with_maps(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with open(file, "rb") as lines:
-        while part := lines.readlines(1 << 20):
-            yield rows_of(part, schema, strict=True)
+def json_in_parts(file: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Those of which Arrow cannot be given all: maps, and decimals that are looked at first."""
+    maps = needs_reading(schema)
+    for lines in _whole_lines(file):
+        if maps or far(lines):
+            yield rows_of(lines.split(b"\n"), schema, strict=True)
+        elif lines.strip():
+            read = pa_json.ReadOptions(use_threads=False, block_size=len(lines) + 1)
+            yield from pa_json.read_json(pa.BufferReader(lines), read, _strict(schema)).to_batches()
+
+
+def _strict(schema: pa.Schema | None) -> pa_json.ParseOptions:
+    return pa_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="infer")
 
 
 def arrow_batches(file: str) -> Iterator[pa.RecordBatch]:

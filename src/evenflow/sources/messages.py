@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from evenflow.sources.json_rows import UNREADABLE, check_numbers, needs_reading, object_of, rows_of
+from evenflow.sources.decimals import check_decimals, far, has_decimal
+from evenflow.sources.json_rows import needs_reading, object_of, rows_of
 
 LineFormat = Literal["csv", "json", "text"]
 JSON_SPACE: Final = b" \t\r\n"
@@ -23,11 +24,6 @@ CSV_LINE: Final = re.compile(FIELD + rb"(?:," + FIELD + rb")*+")
 """A line whose quotes are all closed. A quote in the middle of a field is a letter."""
 UNFIT: Final = (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError)
 """What `parse_lines` raises of a line that does not fit."""
-_PLACES: Final = rb"-0*[1-9][0-9]++(?![0-9A-Za-z-])"
-FAR: Final = tuple(map(re.compile, (rb"e" + _PLACES, rb"E" + _PLACES, rb"\+-", rb"\\u00[2-6]")))
-"""One of these is in each decimal that Arrow must not be given, or in a text that hides it, and in few others, not even in UUIDs. Each
-begins with what is found fast.
-"""
 MARK: Final = b"\xef\xbb\xbf"
 """Of UTF-8. It is left out at the begin of a text, and is part of a field elsewhere."""
 
@@ -59,30 +55,18 @@ def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
 
 def _check_decimals(data: bytes, schema: pa.Schema, format_: LineFormat) -> None:
     """Raises pa.ArrowInvalid for a decimal that has far more places than its column: of 1e-999999999 Arrow's readers end the process."""
-    decimals = [field for field in schema if _has_decimal(field.type)]
-    if not decimals or not (found := _far(data)):
+    decimals = [field for field in schema if has_decimal(field.type)]
+    if not decimals or not (found := far(data)):
         return
     if format_ == "csv":
         texts = _csv(data, pa.schema([pa.field(field.name, pa.string() if field in decimals else field.type) for field in schema]))
-        given = [[text for text in texts[field.name].to_pylist() if _far(text.encode())] for field in decimals]
+        given = [[text for text in texts[field.name].to_pylist() if far(text.encode())] for field in decimals]
     else:
         starts = sorted({data.rfind(b"\n", 0, at) + 1 for at in found})
         rows = [object_of(data[start : data.index(b"\n", start)]) for start in starts]
         given = [[row.get(field.name) for row in rows] for field in decimals]
     for field, values in zip(decimals, given, strict=True):
-        try:
-            check_numbers(values, field.type)
-        except (TypeError, *UNREADABLE) as error:
-            raise pa.ArrowInvalid(f"column {field.name!r}: {error}") from error
-
-
-def _far(data: bytes) -> list[int]:
-    """Where there are decimals that Arrow must not be given, if any are."""
-    return [found.start() for each in FAR for found in each.finditer(data)]
-
-
-def _has_decimal(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(type_)) or any(_has_decimal(type_.field(at).type) for at in range(type_.num_fields))
+        check_decimals(field.name, values, field.type)
 
 
 def parse_messages(values: Sequence[bytes | None], columns: pa.Schema, format_: LineFormat) -> pa.RecordBatch | None:
