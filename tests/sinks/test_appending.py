@@ -206,8 +206,8 @@ def test_a_run_that_ends_does_not_wait_for_its_turn_and_has_not_failed(
     first.close()
 
 
-def test_a_writer_that_is_closed_waits_no_more(region: Callable[[int], AppendingWriter]) -> None:
+def test_a_writer_that_is_interrupted_waits_no_more(region: Callable[[int], AppendingWriter]) -> None:
     last = region(99)
-    threading.Timer(0.1, last.close).start()
+    threading.Timer(0.1, last.interrupt).start()
     with pytest.raises(RunOver):
         last.write(1, rows(1))

@@ -197,7 +197,7 @@ def test_whatever_a_step_of_the_end_raises_the_sites_are_let_go(placed: type[Pla
     def read_only() -> None:
         raise OSError(30, "Read-only file system")
 
-    engine._control = SimpleNamespace(close=read_only)  # type: ignore[assignment]
+    engine._control = SimpleNamespace(close=read_only, settle=lambda: None)  # type: ignore[assignment]
     with pytest.raises(OSError, match="Read-only"):
         engine.stop()
     assert placed.made[0].stopped.is_set() and coordinators() == before

@@ -141,7 +141,7 @@ class Begins:
         )
 
     def _sites_to_use(self) -> tuple[SiteId, ...]:
-        return self._staying()
+        return () if self._stopped else self._staying()  # Who waits for some hears at once that his run is stopped, and why.
 
     def _begin_again(
         self,
