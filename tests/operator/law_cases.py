@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from evenflow.query.ranked import Place, Ranked
 from evenflow.query.regrouped import Regrouped
 from evenflow.query.spanned import Gathered as GatheredParts
 from evenflow.query.spanned import Spanned
+from evenflow.query.user.aggregator import stored_type
 from evenflow.stream.change import CHANGE, KINDS
 from evenflow.stream.epoch import Tick
 from evenflow.stream.rows import Rows
@@ -280,9 +281,66 @@ class Counts(ef.Aggregator):
         return max(state.values(), default=0)
 
 
+class Newest(ef.Aggregator):
+    """The newest time, how many rows have it, and a value that another time than Python's would not have: how often each day came, by the
+    day. Times are kept at every depth: in a structure, a list and the keys of a map."""
+
+    output = "string"
+    state = "struct<at: timestamp_ltz, rows: bigint, apart: array<interval day to second>, days: map<date, struct<last: timestamp>>>"
+
+    def zero(self) -> Any:
+        return {"at": None, "rows": 0, "apart": [], "days": {}}
+
+    def update(self, state: Any, at: Any) -> Any:
+        if at is None:
+            return state
+        at = at.replace(tzinfo=UTC)
+        if state["at"] is not None and at > state["at"]:
+            state["apart"] = sorted([*state["apart"], at - state["at"]])[-2:]
+        rows = state["rows"] + 1 if state["at"] == at else 1
+        days = {day: last for day, last in state["days"].items() if (at.date() - day).days < 2}
+        days[at.date()] = {"last": at.replace(tzinfo=None)}
+        return {**state, "at": at, "rows": rows, "days": days}
+
+    def merge(self, one: Any, other: Any) -> Any:
+        for at in sorted(each["last"] for each in other["days"].values()):
+            one = self.update(one, at)
+        return one
+
+    def finish(self, state: Any) -> Any:
+        return str(state)
+
+
+class NewestDay(ef.Aggregator):
+    """How many rows came in a row with the day of the last one: another number if the day were no date any more, without a word. Its state
+    is a list."""
+
+    output = "bigint"
+    state = "array<struct<day: date, rows: bigint>>"
+
+    def zero(self) -> Any:
+        return []
+
+    def update(self, state: Any, at: Any) -> Any:
+        day = None if at is None else at.date()
+        rows = state[0]["rows"] + 1 if state and state[0]["day"] == day else 1
+        return [{"day": day, "rows": rows}]
+
+    def merge(self, one: Any, other: Any) -> Any:
+        same = one and other and one[0]["day"] == other[0]["day"]
+        return [{**other[0], "rows": one[0]["rows"] + other[0]["rows"]}] if same else other or one
+
+    def finish(self, state: Any) -> Any:
+        return state[0]["rows"] if state else 0
+
+
 COUNTS = AggCall("counts", "counts", "name", pa.binary(), Counts(), ("b",))
 SPREAD = AggCall("spread", "spread", "i", pa.binary(), Spread())
 NAMES_OF = AggCall("names", "names", "s", pa.list_(pa.string()), Names(), ("i",))
+NEWEST = AggCall("newest", "newest", "ts", stored_type(Newest()), Newest())
+NEWEST_DAY = AggCall("newest_day", "newest_day", "ts", stored_type(NewestDay()), NewestDay())
+OF_TIMES = [NEWEST, NEWEST_DAY, AggCall("times", "collect_list", "ts", pa.list_(pa.timestamp("us")))]
+"""States with times in them, and another object column, which has whole numbers for them."""
 ROWS_OF = [
     AggCall(f"rows_{name}", COLLECT_ROWS, name, pa.list_(kind))
     for name, kind in (("i", pa.int64()), ("f", pa.float64()), ("s", pa.string()))

@@ -26,6 +26,7 @@ from tests.operator.law_cases import (
     COUNTS,
     NAMES_OF,
     NEIGHBOURS,
+    OF_TIMES,
     REPEATED,
     ROWS_OF,
     SO_FAR,
@@ -251,6 +252,18 @@ OPERATORS = [
         "the user's, sessions",
         lambda: SessionWindowAggregate(SCHEMA, ("s", "b"), [COUNTS, SPREAD, *ROWS_OF], window=SessionWindow("ts", 3_000_000)),
         timed_epochs(("s", "b")),
+    ),
+    Case("the user's, of times", lambda: Aggregate(SCHEMA, ("s", "b"), OF_TIMES, changes=True), plain_epochs(("s", "b"))),
+    Case("the user's, of times, sliding", lambda: TimeWindowAggregate(SCHEMA, ("b",), OF_TIMES, window=SLIDING), timed_epochs(("b",))),
+    Case(
+        "the user's, of times, sessions",
+        lambda: SessionWindowAggregate(SCHEMA, ("s", "b"), OF_TIMES, window=SessionWindow("ts", 3_000_000)),
+        timed_epochs(("s", "b")),
+    ),
+    Case(
+        "the user's, of times, sessions with gaps of their own",
+        lambda: OwnSessionAggregate(WITH_ENDS, ("s", "b"), OF_TIMES, window=OWN),
+        own_ends(("s", "b")),
     ),
     Case("the user's, rows", lambda: RowWindowAggregate(SCHEMA, ("k",), ROWS_OF, window=RowWindow(5, 2)), plain_epochs(("k",)), True),
     Case(

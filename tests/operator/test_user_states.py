@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.operator.aggregate_cases import SCHEMA, bits, by_key, make_batch, make_rows, tick
-from tests.operator.law_cases import COUNTS, NAMES_OF, ROWS_OF, SPREAD, Names, Spread
+from tests.operator.law_cases import COUNTS, NAMES_OF, OF_TIMES, ROWS_OF, SPREAD, Names, Spread
 
 import evenflow as ef
 from evenflow.errors import TypeMismatch
 from evenflow.operator.totals.aggregate import Aggregate
 from evenflow.operator.totals.combine import Combine
+from evenflow.operator.totals.own_sessions import OwnSessionAggregate
+from evenflow.operator.totals.session_window import SessionWindowAggregate
+from evenflow.operator.totals.time_window import TimeWindowAggregate
 from evenflow.operator.totals.user_states import united_states
-from evenflow.query.aggregates import AggCall, combinable
+from evenflow.query.aggregates import AggCall, OwnSessions, SessionWindow, TimeWindow, combinable
 from evenflow.query.user.aggregator import pack, stored_type, unpack
+from evenflow.stream.epoch import NO_WATERMARK, Tick
+from evenflow.stream.rows import Rows
 
 KEYS = ("k",)
 
@@ -74,6 +82,35 @@ def test_a_captured_state_does_not_change() -> None:
     other.install(0, snapshot.to_bytes())
     (after,) = other.process(again, tick(2))
     assert bits(before.batch) == bits(after.batch)
+
+
+WITH_ENDS = SCHEMA.append(pa.field("until", pa.timestamp("us")))
+OF_TIMES_BY: dict[str, Callable[[], Any]] = {
+    "totals": lambda: Aggregate(WITH_ENDS, KEYS, OF_TIMES),
+    "windows": lambda: TimeWindowAggregate(WITH_ENDS, KEYS, OF_TIMES, window=TimeWindow("ts", 10**12, 10**12)),
+    "sessions": lambda: SessionWindowAggregate(WITH_ENDS, KEYS, OF_TIMES, window=SessionWindow("ts", 10**12)),
+    "sessions with ends of their own": lambda: OwnSessionAggregate(WITH_ENDS, KEYS, OF_TIMES, window=OwnSessions("ts", ends="until")),
+}
+
+
+@pytest.mark.parametrize("factory", OF_TIMES_BY.values(), ids=OF_TIMES_BY)
+def test_times_in_a_declared_state_are_the_same_values_wherever_it_goes(factory: Callable[[], Any]) -> None:
+    """Python's, as they were put in, and those of other calls whole numbers; and so is every result after that."""
+    rng, stayed, moved = np.random.default_rng(6), factory(), factory()
+
+    def some() -> Rows:
+        batch = make_batch(rng, 50, keys=3)
+        until = pc.add(batch["ts"], pa.scalar(timedelta(hours=1)))
+        return make_rows(pa.RecordBatch.from_arrays([*batch.columns, until], schema=WITH_ENDS), KEYS, 1)
+
+    stayed.process(some(), tick(1))
+    moved.install(0, stayed.capture(0).to_bytes())
+    kept, came = ([sorted(map(repr, column[made._table.slots_of(0)])) for column in made._table.objects] for made in (stayed, moved))
+    assert kept[:3] == came[:3]
+    assert ["datetime" in "".join(column) for column in kept[:3]] == [True, True, False]
+    again = some()
+    (before, *_), (after, *_) = (made.process(again, Tick(2, 2000, NO_WATERMARK, 10**13)) for made in (stayed, moved))
+    assert bits(before.batch) == bits(after.batch) and before.count
 
 
 class Counted(ef.Aggregator):

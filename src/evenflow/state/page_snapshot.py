@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 import numpy as np
@@ -183,9 +183,10 @@ def count_rows(state: State) -> int:
     return int(struct.unpack_from("<IQ", state, 4)[1]) if state[:4] == MAGIC else 0
 
 
-def objects_of(batch: pa.RecordBatch | None, *, times: bool = False) -> list[Objects]:
-    """The objects of such a batch, or of a slice of it. times: as Python's, which are of the years 1 to 9999; else as whole numbers."""
-    return [] if batch is None else [_objects(array, times=times) for array in batch.columns]
+def objects_of(batch: pa.RecordBatch | None, timed: Collection[int] = ()) -> list[Objects]:
+    """The objects of such a batch, or of a slice of it. timed: the columns whose times are Python's, which are of the years 1 to 9999; in
+    the others they are whole numbers."""
+    return [] if batch is None else [_objects(array, times=at in timed) for at, array in enumerate(batch.columns)]
 
 
 def decode(state: State, width: int, types: Sequence[pa.DataType]) -> tuple[npt.NDArray[np.int64], list[Objects]]:

@@ -59,15 +59,15 @@ class Touched:
 
 
 class PagedTable:
-    """See the module. template: int64 (s,), the state words of a new row. objects: type of each object column.
+    """See the module. template: int64 (s,), the state words of a new row. objects: type of each object column. timed: see `objects_of`.
 
     `words` is int64 (slots, W), state from column HEADER on; `objects[i]` is an object array (slots,). Both may be read after a call at
     the slots it touched, and written there until the next call, a capture included. `object_log`: of logged rows, (slots, objects
     before), oldest first. row_bytes: of a row; objects count as 64 each. lineages: of partitions' rows.
     """
 
-    def __init__(self, template: npt.NDArray[np.int64], objects: Sequence[pa.DataType] = ()) -> None:
-        self.width = row_width(template.size)
+    def __init__(self, template: npt.NDArray[np.int64], objects: Sequence[pa.DataType] = (), timed: Collection[int] = ()) -> None:
+        self.width, self._timed = row_width(template.size), frozenset(timed)
         self._template = np.zeros(self.width, np.int64)
         self._template[HEADER : HEADER + template.size] = template
         self.object_types, self.row_bytes = tuple(objects), 8 * self.width + 64 * len(objects)
@@ -299,7 +299,7 @@ class PagedTable:
 
     def _received(self, batch: pa.RecordBatch | None) -> list[Objects]:
         """Objects that have come as bytes, as they are kept."""
-        return objects_of(batch)
+        return objects_of(batch, self._timed)
 
     def absorb(self, partition: int, other: PagedTable) -> Ordinals:
         """Take over a partition of another table of the same rows, in whatever order they are there; as `install` for the rest.

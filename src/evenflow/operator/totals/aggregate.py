@@ -13,6 +13,7 @@ from evenflow.operator.operator import Shown, Timeless
 from evenflow.operator.tabled import Tabled
 from evenflow.operator.totals.text_totals import fold_objects, object_array, total_of_none
 from evenflow.operator.totals.totals import Totals
+from evenflow.operator.totals.user_states import timed
 from evenflow.query.aggregates import ROWS, AggCall, result_schema
 from evenflow.state.keys import TracedKeys, describe, identity, key_columns
 from evenflow.state.pages import PagedTable
@@ -52,7 +53,7 @@ class Aggregate(Tabled, Timeless, Shown):
         self._totals = Totals(calls, schema, first=HEADER, partial=partial, every_cell=retracts)
         self._rows_at = HEADER + self._totals.at(ROWS) if retracts else 0
         self._loose = [call for call in calls if is_object(self._totals, call)]
-        self._table = PagedTable(self._totals.template, [call.type for call in self._loose])
+        self._table = PagedTable(self._totals.template, [call.type for call in self._loose], timed(self._loose))
         self._results = result_schema(schema, keys, calls, None, time)
         self.schemas: tuple[pa.Schema, ...] = (self._results.append(CHANGE_FIELD) if changes else self._results,)
         self._nothing = (Rows.empty(self.schemas[0], keyed=True),)

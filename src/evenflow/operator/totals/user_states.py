@@ -51,6 +51,11 @@ def first_states(call: AggCall, made: Aggregator, batch: pa.RecordBatch, ordinal
     return pa.array(states, pa.binary())
 
 
+def timed(calls: Sequence[AggCall]) -> list[int]:
+    """Which of these calls, each with an object column, keep times as Python's: a declared state has them as the methods return them."""
+    return [at for at, call in enumerate(calls) if call.made is not None]
+
+
 def united_states(made: Aggregator, kept: Sequence[Any]) -> Any:
     """Several states of one group as one, in their order. kept: as `pack` made them, and so is the result."""
     return kept[0] if len(kept) == 1 else pack(made, _united(made, [unpack(made, each) for each in kept]))

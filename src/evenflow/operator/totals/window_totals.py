@@ -15,6 +15,7 @@ from evenflow.operator.totals.aggregate import is_object, read_results
 from evenflow.operator.totals.ordered_totals import EventOrder, OrderedTotals
 from evenflow.operator.totals.text_totals import fold_objects
 from evenflow.operator.totals.totals import Bound, Totals
+from evenflow.operator.totals.user_states import timed
 from evenflow.query.aggregates import AggCall, SessionWindow, TimeWindow, order_sensitive, result_schema
 from evenflow.state.keys import KeptKeys, key_columns, to_array
 from evenflow.state.pages import PagedTable, Touched
@@ -51,7 +52,8 @@ class WindowTotals(Tabled, Late, Shown):
         self._kept, self._keys_at = KeptKeys(schema, keys), first + self._totals.template.size
         template = np.concatenate([np.array(own, np.int64), self._totals.template, np.zeros(self._kept.words, np.int64)])
         in_order = [] if self._ordered is None else self._ordered.object_types
-        self._table = PagedTable(template, [*(call.type for call in self._loose), *in_order, *self._kept.object_types])
+        types = [*(call.type for call in self._loose), *in_order, *self._kept.object_types]
+        self._table = PagedTable(template, types, timed(self._loose))
         self._in_order = slice(len(self._loose), len(self._loose) + len(in_order))
         self.late_rows = 0
         self.schemas: tuple[pa.Schema, ...] = (result_schema(schema, keys, calls, window, time), schema)

@@ -19,7 +19,6 @@ from evenflow.kernels.table import HEADER
 from evenflow.operator.user.declared import Field
 from evenflow.operator.user.fields import Attempt, Column
 from evenflow.state.keys import KeptKeys, key_columns, to_array
-from evenflow.state.page_snapshot import objects_of
 from evenflow.state.pages import PagedTable
 from evenflow.stream.arrays import Bools, Int64s, Objects
 from evenflow.stream.kept import immutable
@@ -62,7 +61,9 @@ class KeyedStore(PagedTable):
         self._nested = [i for i, field in enumerate(others) if field.deep]
         self._kept, self._keys_at, self._others = kept, HEADER + 1 + len(self._fixed), len(others)
         words, types = (0, []) if kept is None else (kept.words, kept.object_types)
-        super().__init__(np.zeros(1 + len(self._fixed) + words, np.int64), [*(field.column_type for field in others), *types])
+        template = np.zeros(1 + len(self._fixed) + words, np.int64)
+        # The user has put times in as Python's.
+        super().__init__(template, [*(field.column_type for field in others), *types], range(len(others)))
 
     def touch(self, partition: npt.NDArray[np.int32], hashes: Hashes, checks: Hashes, epoch: int) -> Base:
         """The keys of an epoch's n rows. partition: int32 (n,). hashes, checks: uint64 (n,), the keys' identity. Cost: O(n)."""
@@ -128,7 +129,7 @@ class KeyedStore(PagedTable):
             self.remove(slots, epoch=epoch)
 
     def _received(self, batch: pa.RecordBatch | None) -> list[Objects]:
-        objects = objects_of(batch, times=True)  # The user has put them in as Python's.
+        objects = super()._received(batch)
         for column in (objects[i] for i in self._nested):
             for at, value in enumerate(column.tolist()):
                 column[at] = immutable(value)
