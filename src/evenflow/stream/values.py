@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import pyarrow as pa
@@ -31,11 +32,16 @@ def are_texts(values: Sequence[Any]) -> bool:
 def array_of(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     """Python values as an array of `type_`. Raises one of NOT_OF_TYPE if a value is not of that type or would lose something."""
     array = pa.array(values, type_)
-    if not _has_integers(type_) or all(type(value) is int for value in values):
+    keeps = _keeping(type_)
+    if keeps is None or all(type(value) is int for value in values):
         return array
     # Arrow cuts fractions off without a word when it is told to make integers of floats.
-    for value, made in zip(values, array.to_pylist(), strict=True):
-        if not _is_equal(value, made):
+    try:
+        plain = array.to_pylist()
+    except (OverflowError, ValueError):
+        plain = plain_values(array)  # It has times that Python has not, which are not looked at.
+    for value, made in zip(values, plain, strict=True):
+        if not keeps(value, made):
             raise ValueError(f"{value!r} would become {made!r}")
     return array
 
@@ -60,24 +66,50 @@ def _without_times(type_: pa.DataType) -> pa.DataType:
     return {32: pa.int32(), 64: pa.int64()}.get(type_.bit_width, type_) if pa.types.is_temporal(type_) else type_
 
 
-def _has_integers(type_: pa.DataType) -> bool:
+_Keeping = Callable[[Any, Any], bool]
+"""Whether the integers of a value are those of what Arrow has made of it."""
+
+
+@lru_cache(maxsize=256)
+def _keeping(type_: pa.DataType) -> _Keeping | None:
+    """None: a type without integers. All else becomes what it becomes in a column of its own, a float of 64 bits one of 32, and NaN is not
+    equal to itself; so only integers are compared."""
+    if pa.types.is_struct(type_):
+        parts = [(at, field.name, keeps) for at, field in enumerate(type_) if (keeps := _keeping(field.type)) is not None]
+        return partial(_keeps_structure, parts, type_.num_fields) if parts else None
+    if pa.types.is_map(type_):
+        key, item = _keeping(type_.key_type), _keeping(type_.item_type)
+        return None if key is None and item is None else partial(_keeps_list, partial(_keeps_pair, key, item))
     if pa.types.is_nested(type_):
-        return any(_has_integers(type_.field(at).type) for at in range(type_.num_fields))
-    return bool(pa.types.is_integer(type_))
+        element = _keeping(type_.field(0).type)
+        return None if element is None else partial(_keeps_list, element)
+    return _keeps_integer if pa.types.is_integer(type_) else None
 
 
-def _is_equal(value: Any, made: Any) -> bool:
-    if value is None or made is None:
-        return made is None
-    if isinstance(made, dict):
-        if isinstance(value, tuple):
-            return len(value) == len(made) and all(map(_is_equal, tuple(value), made.values()))
-        return all(_is_equal(value.get(name) if isinstance(value, Mapping) else getattr(value, name, None), made[name]) for name in made)
-    if isinstance(made, list | tuple):
-        if isinstance(value, Mapping):
-            value = list(value.items())
-        return len(value) == len(made) and all(map(_is_equal, value, made))
-    return bool(value == made)
+def _keeps_integer(value: Any, made: Any) -> bool:
+    return made is None or bool(value == made)
+
+
+def _keeps_structure(parts: Sequence[tuple[int, str, _Keeping]], size: int, value: Any, made: Any) -> bool:
+    if made is None:
+        return True
+    if isinstance(value, tuple):
+        return len(value) == size and all(keeps(value[at], made[name]) for at, name, keeps in parts)
+    if isinstance(value, Mapping):
+        return all(keeps(value.get(name), made[name]) for _, name, keeps in parts)
+    return all(keeps(getattr(value, name, None), made[name]) for _, name, keeps in parts)
+
+
+def _keeps_list(element: _Keeping, value: Any, made: Any) -> bool:
+    if made is None:
+        return True
+    if isinstance(value, Mapping):
+        value = list(value.items())
+    return len(value) == len(made) and all(map(element, value, made))
+
+
+def _keeps_pair(key: _Keeping | None, item: _Keeping | None, value: Any, made: Any) -> bool:
+    return (key is None or key(value[0], made[0])) and (item is None or item(value[1], made[1]))
 
 
 def comparable(value: Any) -> tuple[Any, ...]:
