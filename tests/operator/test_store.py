@@ -32,6 +32,8 @@ VALUES: list[tuple[str, Any]] = [
     ("date", datetime.date(1969, 12, 31)),
     ("timestamp", WHEN),
     ("timestamp_ltz", WHEN.replace(tzinfo=zoneinfo.ZoneInfo("UTC"))),
+    ("interval day to second", datetime.timedelta(days=-3, microseconds=1)),
+    ("interval day to second", datetime.timedelta(microseconds=2**63 - 1)),
     ("decimal(10,2)", Decimal("-1.25")),
     ("array<bigint>", (1, 2)),
 ]

@@ -137,4 +137,6 @@ def python_of(word: np.int64, type_: pa.DataType) -> Any:
         return (_EPOCH + datetime.timedelta(microseconds=int(word))).replace(tzinfo=zone)
     if pa.types.is_date32(type_):
         return (_EPOCH + datetime.timedelta(days=int(word))).date()
+    if pa.types.is_duration(type_):
+        return datetime.timedelta(microseconds=int(word))
     return int(word)
