@@ -30,7 +30,7 @@ from evenflow.state.held_rows import Captured, Frozen, divide_rows, picked, rows
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
-from evenflow.stream.values import comparable
+from evenflow.stream.values import comparable, plain_values
 
 
 class Order(Shown, Late, Holding, Reaching):
@@ -267,7 +267,7 @@ def sort_key(column: pa.Array) -> pa.Array | Int64s:
         key = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
         return pa.array(key, mask=column.is_null().to_numpy(zero_copy_only=False))
     if pa.types.is_nested(column.type):
-        values = [comparable(value) for value in column.to_pylist()]
+        values = [comparable(value) for value in plain_values(column)]
         rank = {value: i for i, value in enumerate(sorted(set(values)))}
         return np.array([rank[value] for value in values], np.int64)
     return column

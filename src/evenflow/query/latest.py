@@ -48,6 +48,7 @@ class Latest(BatchProcessor):
     keeps_key = True
 
     def open(self, store: Any) -> None:
+        store.plain = True
         store.value(GONE, "boolean")
         for column, _, type_ in self.kept:
             store.value(column, type_)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import TypeMismatch
 from evenflow.stream.arrays import Int64s
+from evenflow.stream.values import plain_values
 
 CHANGE: Final = "_change"
 """The column that says what a row does."""
@@ -77,7 +78,7 @@ def changed_rows(
 def _equal(one: pa.Array, other: pa.Array) -> npt.NDArray[np.bool_]:
     """bool (n,): values that are equal, or both null. NaN is a change, which says too much and nothing wrong."""
     if pa.types.is_nested(one.type):
-        return np.array([a == b for a, b in zip(one.to_pylist(), other.to_pylist(), strict=True)], np.bool_)
+        return np.array([a == b for a, b in zip(plain_values(one), plain_values(other), strict=True)], np.bool_)
     equal = pc.fill_null(pc.equal(one, other), False)
     either: npt.NDArray[np.bool_] = pc.or_(equal, pc.and_(one.is_null(), other.is_null())).to_numpy(zero_copy_only=False)
     return either

@@ -13,7 +13,7 @@ from evenflow.kernels.columns import is_word
 from evenflow.query.duration import duration_us
 from evenflow.stream.kept import Handing, handing, handing_of_key, handing_of_list, handing_of_map, immutable
 from evenflow.stream.schema import parse_type, type_name
-from evenflow.stream.values import NOT_OF_TYPE, are_texts, array_of
+from evenflow.stream.values import NOT_OF_TYPE, are_texts, array_of, plain_values
 
 TimeMode = Literal["event", "processing"]
 
@@ -23,7 +23,7 @@ class Field:
     """One declared field of a key's state. type: of the value, of the list's elements, or of the map's values.
 
     time: by what a timer goes, event time or processing time. after_us: how long after each row of the key it is set, if it is a timeout;
-    another version of the processor may have another one.
+    another version of the processor may have another one. plain: times in its objects are whole numbers, of any year, and not Python's.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Field:
     default: Any = None
     time: TimeMode | None = None
     after_us: int | None = field(default=None, compare=False)
+    plain: bool = field(default=False, compare=False)
     part: Handing | None = field(init=False, repr=False, compare=False)
     """How the value, an element, or a map's value is handed out; None as it is kept, since it cannot be changed."""
     given: Handing | None = field(init=False, repr=False, compare=False)
@@ -65,10 +66,13 @@ class Field:
 
 
 class Store:
-    """What a processor declares in `open`. Types are Spark type names, such as "bigint", or pyarrow types."""
+    """What a processor declares in `open`. Types are Spark type names, such as "bigint", or pyarrow types.
+
+    plain: see `Field`, of those that are declared from now on. The engine's own boxes say so, which keep what rows have.
+    """
 
     def __init__(self, box: str) -> None:
-        self._box = box
+        self._box, self.plain = box, False
         self.fields: dict[str, Field] = {}
 
     def value(self, name: str, type: str | pa.DataType, default: Any = None) -> None:
@@ -121,7 +125,7 @@ class Store:
         if field.default is not None:
             (default,) = freeze([field.default], field, self._box)
             field = replace(field, default=default) if pa.types.is_nested(field.type) else field
-        self.fields[field.name] = field
+        self.fields[field.name] = replace(field, plain=True) if self.plain else field
 
 
 def freeze(values: list[Any], field: Field, box: str) -> list[Any]:
@@ -131,9 +135,10 @@ def freeze(values: list[Any], field: Field, box: str) -> list[Any]:
     if field.kind == "map":
         values = [list(value.items()) if isinstance(value, dict) else value for value in values]
     try:
-        plain = array_of(values, field.column_type).to_pylist()
+        array = array_of(values, field.column_type)
+        made = plain_values(array) if field.plain else array.to_pylist()
     except NOT_OF_TYPE as e:
         what = f"the state field {field.name!r} is a {field.kind} of {type_name(field.type)}"
         raise TypeMismatch(f"box {box!r}: {what} and cannot take this: {e}") from e
-    frozen = [immutable(value) for value in plain]
+    frozen = [immutable(value) for value in made]
     return frozen if field.kind == "value" else [value or None for value in frozen]

@@ -21,6 +21,7 @@ from evenflow.operator.user.declared import Field, freeze
 from evenflow.operator.user.words import decode, encode, python_of, times_of, word_of
 from evenflow.stream.arrays import Bools, Objects
 from evenflow.stream.kept import same
+from evenflow.stream.values import plain_values
 
 
 @dataclass(slots=True)
@@ -163,7 +164,10 @@ class FieldArrays:
         assert column.objects is not None
         if isinstance(values, str | bytes | dict) or not hasattr(values, "__iter__"):
             values = [values] * size
-        values = values.to_pylist() if isinstance(values, pa.Array | pa.ChunkedArray) else list(values)
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            values = plain_values(values) if field.plain else values.to_pylist()
+        else:
+            values = list(values)
         if len(values) != size:
             what = f"the state field {field.name!r} was given {len(values)} values for {size} keys"
             raise TypeMismatch(f"box {self._box!r}: {what}: give one for each, or one")

@@ -17,6 +17,7 @@ from evenflow.operator.user.process import Process
 from evenflow.processor import BatchProcessor, Groups
 from evenflow.query import spanned as described
 from evenflow.stream.arrays import Bools, Int64s
+from evenflow.stream.values import plain_values
 
 CAME: Final = "came__"
 MOST_WORDS: Final = 60
@@ -43,6 +44,7 @@ class Gathering(BatchProcessor):
         self._fields = {field.name: (f"c{at}__", field.type) for at, field in enumerate(held)}
 
     def open(self, store: Any) -> None:
+        store.plain = True
         store.value(CAME, "bigint")
         for name, kind in self._fields.values():
             (store.list if self._listed else store.value)(name, kind)
@@ -86,7 +88,7 @@ class Gathering(BatchProcessor):
         """Until the row is whole. A null is not kept: it is what a row has where nothing is."""
         left = values.take(pa.array(np.arange(whole.size), mask=whole))
         field = getattr(state, self._fields[name][0])
-        field.put([None if value is None else [value] for value in left.to_pylist()] if self._listed else left)
+        field.put([None if value is None else [value] for value in plain_values(left)] if self._listed else left)
 
 
 __all__ = ["Gathered"]

@@ -7,6 +7,7 @@ is made which takes the state (`KeptFields`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +32,8 @@ class KeptFields(Tabled, Shown):
     in that order."""
 
     def __init__(self, schema: pa.Schema, keys: Sequence[str], fields: Mapping[str, Field]) -> None:
+        # Nobody is handed a value: what comes out is Arrow's again, with times of any year.
+        fields = {name: replace(field, plain=True) for name, field in fields.items()}
         self._fields = list(fields.values())
         timed = any(field.kind == "timer" for field in self._fields)
         self._traced = TracedKeys(schema, keys)

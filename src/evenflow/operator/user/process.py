@@ -39,6 +39,7 @@ from evenflow.stream.epoch import Tick
 from evenflow.stream.kept import same
 from evenflow.stream.rows import Rows
 from evenflow.stream.schema import parse_ddl
+from evenflow.stream.values import plain_values
 
 VERIFY_FIRST: Final = 4
 """Non-empty epochs that are verified at the start."""
@@ -304,7 +305,7 @@ def _first_difference(x: pa.Array, y: pa.Array) -> int | None:
         bits = f"i{x.type.bit_width // 8}"
         differs = np.flatnonzero(x.to_numpy().view(bits) != y.to_numpy().view(bits))
         return int(differs[0]) if len(differs) else None
-    pairs = zip(x.to_pylist(), y.to_pylist(), strict=True)
+    pairs = zip(plain_values(x), plain_values(y), strict=True)
     return next((i for i, (p, q) in enumerate(pairs) if not same(p, q)), None)
 
 

@@ -29,6 +29,7 @@ from evenflow.query import spanned as described
 from evenflow.query.ranked import Place
 from evenflow.state.keys import to_array
 from evenflow.stream.arrays import Bools, Int64s, Objects
+from evenflow.stream.values import plain_values
 
 TIMES, WAITS, DUE, END = "times__", "waits__", "due__", "end__"
 NEVER: Final = -(2**62)
@@ -83,6 +84,7 @@ class Totals(BatchProcessor):
         return (place.column for place in self._described.places if place.column is not None)
 
     def open(self, store: Any) -> None:
+        store.plain = True
         store.value(TIMES, "binary")
         if self._from_first:
             self._carried.open(store)
@@ -189,7 +191,7 @@ class Totals(BatchProcessor):
                 getattr(state, words).put(_cut(value_words(column, "plain"), ends))
                 getattr(state, missing).put(_cut(null.view(np.bool_) if null.size else np.zeros(kept.size, np.bool_), ends))
             else:
-                listed, begin = column.to_pylist(), 0
+                listed, begin = plain_values(column), 0
                 parts = []
                 for end in ends.tolist():
                     parts.append(listed[begin:end])

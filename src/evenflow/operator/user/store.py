@@ -62,8 +62,8 @@ class KeyedStore(PagedTable):
         self._kept, self._keys_at, self._others = kept, HEADER + 1 + len(self._fixed), len(others)
         words, types = (0, []) if kept is None else (kept.words, kept.object_types)
         template = np.zeros(1 + len(self._fixed) + words, np.int64)
-        # The user has put times in as Python's.
-        super().__init__(template, [*(field.column_type for field in others), *types], range(len(others)))
+        timed = [i for i, field in enumerate(others) if not field.plain]  # The user has put times in as Python's.
+        super().__init__(template, [*(field.column_type for field in others), *types], timed)
 
     def touch(self, partition: npt.NDArray[np.int32], hashes: Hashes, checks: Hashes, epoch: int) -> Base:
         """The keys of an epoch's n rows. partition: int32 (n,). hashes, checks: uint64 (n,), the keys' identity. Cost: O(n)."""
