@@ -14,7 +14,7 @@ from tests.operator.aggregate_cases import ALL_CALLS, SCHEMA, call, expected, ma
 from evenflow.operator.totals.combine import Combine
 from evenflow.operator.totals.row_window import RowWindowAggregate
 from evenflow.operator.totals.time_window import TimeWindowAggregate
-from evenflow.query.aggregates import RowWindow, TimeWindow, combinable
+from evenflow.query.aggregates import AggCall, RowWindow, TimeWindow, combinable
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 from evenflow.stream.rows import Rows
 
@@ -149,6 +149,26 @@ def test_combined_windows_equal_uncombined_ones(window: TimeWindow) -> None:
                 assert same(left[c.name], right[c.name]), c.name
     if window.size_us == window.slide_us:
         assert merged.late_rows == plain.late_rows == late > 0
+
+
+@pytest.mark.parametrize("size", [6, 2, 7, 4])
+@pytest.mark.parametrize(("start_us", "lateness_us"), [(0, 0), (700_000, SECOND)])
+def test_combined_rows_are_late_once_and_only_if_they_are_in_no_window(size: int, start_us: int, lateness_us: int) -> None:
+    """As many as of rows that come as they are; where windows do not slide by a part of their size, at most."""
+    window = TimeWindow("ts", size * SECOND, 2 * SECOND, "append", lateness_us, start_us)
+    calls = [AggCall("n", "count", None, pa.int64())]
+    combine = Combine(SCHEMA, ("k",), calls, window, places=4)
+    merged = TimeWindowAggregate(combine.schemas[0], ("k",), calls, window=window, partial=True)
+    plain = TimeWindowAggregate(SCHEMA, ("k",), calls, window=window)
+    for epoch, (batch, before, after) in enumerate(epochs_with_watermark(np.random.default_rng(4), 6, 200)):
+        (partial,) = combine.process(Rows(batch, np.zeros(200, np.int32)), tick(epoch, before, after))
+        merged.process(make_rows(partial.batch, ("k",)), tick(epoch, before, after))
+        plain.process(make_rows(batch, ("k",)), tick(epoch, before, after))
+    assert plain.late_rows > 50
+    if size % 2 == 0:
+        assert merged.late_rows == plain.late_rows
+    else:
+        assert plain.late_rows // 2 < merged.late_rows <= plain.late_rows
 
 
 def test_a_window_of_the_past_reaches_below_zero() -> None:

@@ -62,12 +62,13 @@ class TimeWindowAggregate(WindowTotals, Reaching):
         return watermark - self._window.size_us - self._window.lateness_us
 
     def _fold(self, rows: Rows, tick: Tick) -> Rows:
-        index, starts, late = self._windows_of(rows, behind(tick.before, self._window.lateness_us))
+        before = behind(tick.before, self._window.lateness_us)
+        index, starts, late = self._windows_of(rows, before)
         left_out = np.flatnonzero(late)
         found = rows.take(left_out)
         if left_out.size:
             counted = self._partial and _ROWS_COLUMN in rows.batch.schema.names
-            self.late_rows += int(integers_of(found.batch.column(_ROWS_COLUMN)).sum()) if counted else left_out.size
+            self.late_rows += self._rows_of(found.batch, before) if counted else left_out.size
         if index.size == 0:
             return found
         if index.size != rows.count or not np.array_equal(index[[0, -1]], (0, rows.count - 1)):
@@ -81,6 +82,22 @@ class TimeWindowAggregate(WindowTotals, Reaching):
         if not self._window.final:
             self._touched = touched.slots.copy()
         return found
+
+    def _rows_of(self, late: pa.RecordBatch, before: int) -> int:
+        """How many rows have no other windows. late: partial results of those that were forgotten at `before`.
+
+        A row is counted in each of its windows, n that follow each other, so every n-th window has it once. From the newest window on that
+        may be the first one of a row that is late, every n-th is looked at. Where `slide_us` does not divide `size_us`, some rows have n
+        windows and others n - 1: of these some are not counted.
+        """
+        window = self._window
+        apart = -(-window.size_us // window.slide_us) * window.slide_us
+        newest = before - window.size_us
+        newest -= (newest - window.start_us) % window.slide_us
+        first = newest - apart + window.slide_us
+        starts = integers_of(late.column(WINDOW_START))
+        rows = integers_of(late.column(_ROWS_COLUMN))
+        return int(rows[(starts <= first) & ((first - starts) % apart == 0)].sum())
 
     def _windows_of(self, rows: Rows, before: int) -> tuple[Int64s, Int64s, npt.NDArray[np.uint8]]:
         if self._partial:
