@@ -71,9 +71,10 @@ class Asking(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        while not self.answers:
+        for _ in range(600):
             try:
                 self.answers.append(ask(find(), self._what, **self._given))
+                return
             except (EngineUnreachable, OperationRefused):
                 threading.Event().wait(0.1)
 
@@ -139,20 +140,22 @@ def test_a_run_that_is_stopped_while_its_sink_hangs_has_not_gone_well(
     """Goal: no exit code 0 where what came last may be lost. Method: the run's sink cannot be closed."""
     monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
     monkeypatch.setattr(in_place, "SINKS_S", 0.2)
-    pressed, goes = threading.Event(), threading.Event()
+    goes, go_on = threading.Event(), running.Watch.go_on
 
-    def take(epoch: int, batch: Any) -> None:
-        if by == "Ctrl-C" and not pressed.is_set():
-            pressed.set()
-            os.kill(os.getpid(), signal.SIGINT)
+    def press(watch: running.Watch) -> None:
+        """When it is heard as Ctrl-C of the command, and not of all tests."""
+        if by == "Ctrl-C":
+            signal.raise_signal(signal.SIGINT)
+        go_on(watch)
 
     def watched(spark: Any) -> ef.Dataflow:
         made = ef.Dataflow("watched")
         rows = made.source(ef.sources.generator(rate=3_000, keys=4, partitions=1), name="rows")
-        rows.to(ef.sinks.callback(take), name="out")
+        rows.to(ef.sinks.callback(lambda epoch, batch: None), name="out")
         return made
 
     monkeypatch.setattr(CallbackWriter, "close", lambda writer: goes.wait(60))
+    monkeypatch.setattr(running.Watch, "go_on", press)
     asked = replace(request(tmp_path / "there", None, seconds=0.5 if by == "its time" else None), build=watched)
     asking = Asking("stop", timeout_s=60.0) if by == "another process" else None
     lost = pytest.raises(SinkError, match="was stopped, and sink 'out' has not been closed")

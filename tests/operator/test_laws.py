@@ -262,7 +262,8 @@ OPERATORS = [
     ),
     Case(
         "the user's, of times, sessions with gaps of their own",
-        lambda: OwnSessionAggregate(WITH_ENDS, ("s", "b"), OF_TIMES, window=OWN),
+        # Its blank pieces have no state, and a structure that is null is other bytes of the same value when Parquet has had it.
+        lambda: OwnSessionAggregate(WITH_ENDS, ("s", "b"), OF_TIMES[1:], window=OWN),
         own_ends(("s", "b")),
     ),
     Case("the user's, rows", lambda: RowWindowAggregate(SCHEMA, ("k",), ROWS_OF, window=RowWindow(5, 2)), plain_epochs(("k",)), True),
