@@ -78,6 +78,56 @@ def test_a_number_beyond_a_bigint_is_null_and_the_rest_of_its_row_stays(type_: s
     assert found == {"a": None, "b": 1}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("from_json('{\"a\":1}', 'a variant').a::int", 1),
+        ("to_json(from_json('{\"a\":{\"b\":[1,null,\"x\",2.50]}}', 'a variant'))", '{"a":{"b":[1,null,"x",2.5]}}'),
+        ("to_json(from_json('{\"x\":1,\"y\":null}', 'map<string,variant>'))", '{"x":1,"y":null}'),
+        ("from_json('{\"x\":1,\"y\":null}', 'map<string,variant>')['y'] IS NULL", False),
+        ("to_json(from_json('[1,null,\"x\"]', 'array<variant>'))", '[1,null,"x"]'),
+        ("from_json('{\"a\":1}', 'array<variant>')", None),
+        ("to_json(from_json('{\"s\":{\"x\":[1]}}', 's struct<x:variant>'))", '{"s":{"x":[1]}}'),
+        ("is_variant_null(from_json('{\"a\":null}', 'a variant').a)", True),
+        ("from_json('{}', 'a variant').a IS NULL", True),
+        ("to_json(from_json('[1,2]', 'variant'))", "[1,2]"),
+        ("to_json(from_json('{\"a\":1} x', 'variant'))", '{"a":1}'),
+        ("from_json('null', 'variant') IS NULL", False),
+        ("from_json('{', 'variant')", None),
+        ("from_json('', 'variant')", None),
+        ("from_json('{\"a\":1,\"a\":2}', 'variant')", None),
+        ("to_json(from_json('{\"a\":{\"b\":1,\"b\":2},\"c\":3}', 'c int, a variant'))", '{"c":3}'),
+        ("to_json(from_json('{\"a\":NaN}', 'a variant'))", '{"a":"NaN"}'),
+        ("to_json(from_json('{\"a\":1,\"b\":\"q\"}', 'a variant, b int, _corrupt_record string'))",
+         '{"a":1,"_corrupt_record":"{\\"a\\":1,\\"b\\":\\"q\\"}"}'),
+    ],
+)  # fmt: skip
+def test_variants_in_json(text: str, expected: object) -> None:
+    assert value(text) == expected
+
+
+def test_a_variant_that_does_not_fit_fails_fast() -> None:
+    with pytest.raises(InvalidValue, match="FAILFAST|does not fit"):
+        value("""from_json('{"a":{"b":1,"b":2}}', 'a variant', map('mode', 'FAILFAST'))""")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2020-01-01T00:00:00+05:00", None),
+        ("2020-01-01T00:00:00Z", None),
+        ("2020-01-01T01:00:00", datetime(2020, 1, 1, 1)),
+        ("2020-01-01 01:00:00 ", datetime(2020, 1, 1, 1)),
+        ("2020-01-01", datetime(2020, 1, 1)),
+        ("01/02/2020", None),
+    ],
+)
+@pytest.mark.parametrize("options", ["", ", map('timestampFormat', 'dd/MM/yyyy')"])
+def test_a_time_without_a_zone_has_none_in_its_text(text: str, expected: datetime | None, options: str) -> None:
+    json = value(f"from_json(t, 'a timestamp_ntz'{options}).a", t=pa.scalar(f'{{"a": "{text}"}}'))
+    assert (json, value(f"from_csv(t, 'a timestamp_ntz'{options}).a", t=pa.scalar(text))) == (expected, expected)
+
+
 HALF = pa.scalar('{"a":"x\\ud83d","\\uDE00":["\\ude00\\ud83d\\ude00"]}')
 
 

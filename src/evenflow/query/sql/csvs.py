@@ -16,7 +16,7 @@ from evenflow.query.sql import formatted
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.json_read import Options, decimal_of, options_of, schema_argument
 from evenflow.query.sql.jsons import by_pattern, plain_text
-from evenflow.query.sql.moments import parse_date, parse_timestamp
+from evenflow.query.sql.moments import of_text, parse_date, parse_timestamp
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
@@ -80,11 +80,11 @@ def _cell(type_: Any, options: Options) -> Read:
         return partial(_decimal, type_)
     if type_ == DATE:
         return _of(
-            parse_date if options.date is None else formatted.reader(options.date, "dateFormat"), 86_400_000_000 if options.date else 1
+            of_text(type_) if options.date is None else formatted.reader(options.date, "dateFormat"), 86_400_000_000 if options.date else 1
         )
     if timestampy(type_):
-        own = partial(parse_timestamp, local=type_.tz is None)
-        return _of(own if options.timestamp is None else formatted.reader(options.timestamp, "timestampFormat"), 1)
+        pattern = options.timestamp if type_.tz else None
+        return _of(of_text(type_) if pattern is None else formatted.reader(pattern, "timestampFormat"), 1)
     raise TypeMismatch(f"a cell of CSV is not read as {name_of(type_)}")
 
 

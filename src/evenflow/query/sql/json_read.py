@@ -19,16 +19,17 @@ import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import ExpressionError, TypeMismatch
-from evenflow.query.sql import formatted
+from evenflow.query.sql import formatted, variant_form, variant_text
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.json_letters import whole_letters
 from evenflow.query.sql.json_scan import Pairs, Token, compact, decoded, without_zeros
-from evenflow.query.sql.moments import parse_date, parse_timestamp
+from evenflow.query.sql.moments import of_text
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.type_texts import type_of_text
 from evenflow.query.sql.types import BINARY, BOOL, DATE, FLOAT, NULL, STRING, bounds, floating, integral, name_of, stringy, timestampy
+from evenflow.stream.schema import VARIANT
 
 _EXACT: Final = Context(prec=400, Emax=10**6, Emin=-(10**6))
 _BLANK: Final = "".join(map(chr, range(33)))
@@ -97,12 +98,14 @@ def options_of(node: Node | None, what: str, more: Mapping[str, str] = {}) -> tu
 
 
 def reader_of(type_: Any, options: Options) -> Reader:
-    """What makes a decoded value one of the type. Null stays null."""
+    """What makes a decoded value one of the type. Null stays null, but as a variant, of which it is a value."""
     made = _reader(type_, options)
-    return lambda value, record: None if value is None else made(value, record)
+    return made if made is _variant else lambda value, record: None if value is None else made(value, record)
 
 
 def _reader(type_: Any, options: Options) -> Reader:
+    if type_ == VARIANT:
+        return _variant
     if pa.types.is_struct(type_):
         return _structure({field.name: (at, _reader(field.type, options)) for at, field in enumerate(type_)}, type_)
     if pa.types.is_map(type_):
@@ -131,7 +134,7 @@ def _structure(readers: Mapping[str, tuple[int, Reader]], type_: Any) -> Reader:
         for name, inner in value:
             if (found := readers.get(name)) is not None:
                 at, made = found
-                if inner is None:
+                if inner is None and made is not _variant:
                     row[at] = None
                     continue
                 try:
@@ -141,6 +144,13 @@ def _structure(readers: Mapping[str, tuple[int, Reader]], type_: Any) -> Reader:
         return tuple(row)
 
     return read
+
+
+def _variant(value: Any, record: Record) -> Any:
+    try:
+        return variant_form.put_together(variant_text.made_of(value, special=True))
+    except ValueError:
+        raise Unfit from None
 
 
 def _list(inner: Reader, value: Any, record: Record) -> Any:
@@ -170,10 +180,10 @@ def _plain(type_: Any, options: Options) -> Callable[[Any], Any]:
     if pa.types.is_decimal(type_):
         return partial(_decimal, type_)
     if type_ == DATE:
-        return _time(_of_format(options.date, "dateFormat", 86_400_000_000) if options.date else parse_date, 0)
+        return _time(_of_format(options.date, "dateFormat", 86_400_000_000) if options.date else of_text(type_), 0)
     if timestampy(type_):
-        own = partial(parse_timestamp, local=type_.tz is None)
-        return _time(_of_format(options.timestamp, "timestampFormat", 1) if options.timestamp else own, 1_000_000 if type_.tz else 0)
+        pattern = options.timestamp if type_.tz else None  # Spark has another option for times without a zone, and this one not for them.
+        return _time(_of_format(pattern, "timestampFormat", 1) if pattern else of_text(type_), 1_000_000 if type_.tz else 0)
     if type_ == BINARY:
         return _binary
     raise TypeMismatch(f"JSON is not read as {name_of(type_)}")
@@ -279,13 +289,14 @@ def _from_json(a: Node, schema: Node, given: Node | None = None) -> Node:
 def row_reader(type_: Any, options: Options) -> Callable[[str | None], Any]:
     """From a text to a value of the type, by the mode. The column for bad texts is no part of what is read."""
     corrupt = None
-    if pa.types.is_struct(type_) and (at := type_.get_field_index(options.corrupt)) >= 0:
+    fields = pa.types.is_struct(type_) and type_ != VARIANT
+    if fields and (at := type_.get_field_index(options.corrupt)) >= 0:
         if not stringy(type_.field(at).type):
             raise TypeMismatch(f"the column {options.corrupt!r} for texts that are no JSON must be a string")
         corrupt, whole = at, type_
         type_ = pa.struct([field for field in whole if field.name != options.corrupt])
     read = _reader(type_, options) if not pa.types.is_list(type_) else _root_list(type_, options)
-    empty = (None,) * len(type_) if pa.types.is_struct(type_) else None
+    empty = (None,) * len(type_) if fields else None
 
     def one(text: str | None) -> Any:
         if text is None or not text.strip(_BLANK):
@@ -307,7 +318,7 @@ def row_reader(type_: Any, options: Options) -> Callable[[str | None], Any]:
 def _root_list(type_: Any, options: Options) -> Reader:
     """A list of structures may be one structure."""
     read = _reader(type_, options)
-    if not pa.types.is_struct(type_.value_type):
+    if not pa.types.is_struct(type_.value_type) or type_.value_type == VARIANT:
         return read
     return lambda value, record: read([value] if isinstance(value, Pairs) else value, record)
 

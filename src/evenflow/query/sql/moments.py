@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from evenflow.query.sql.calendar import days_of
+from evenflow.query.sql.types import DATE
 
 _DATE: Final = re.compile(r"([+-]?)([0-9]{4,7})(?:-([0-9]{1,2})(?:-([0-9]{1,2})(?:[ T].*)?)?)?", re.DOTALL)
 _CLOCK: Final = r"([0-9]{1,2})(?::([0-9]{1,2})(?::([0-9]{1,2})(?:\.([0-9]*))?([^0-9.].*)?)?)?"
@@ -32,6 +34,7 @@ _SHORT: Final = {
 }  # fmt: skip
 """Java's short names of zones."""
 _DAY_S: Final = 86_400
+_BLANK: Final = "".join(map(chr, range(33)))
 _INT: Final = 2**31
 _LONG: Final = 2**63
 
@@ -50,10 +53,19 @@ def _day(sign: str, year: str, month: str | None, day: str | None) -> int | None
     return days if days is not None and -_INT <= days < _INT else None
 
 
-def parse_timestamp(text: str, *, local: bool = False) -> int | None:
+def of_text(type_: Any) -> Callable[[str], int | None]:
+    """What reads a value of a date or a time that is a text of JSON or CSV, blanks around it or not; None if it is none. As whole numbers.
+    A time without a zone is no text with one, which a cast would take."""
+    if type_ == DATE:
+        return lambda text: parse_date(text.strip(_BLANK))
+    return lambda text: parse_timestamp(text.strip(_BLANK), zoned=type_.tz is not None)
+
+
+def parse_timestamp(text: str, *, local: bool = False, zoned: bool = True) -> int | None:
     """Microseconds since 1970 in UTC of an ISO timestamp with or without a zone; None if it is not one.
 
-    `local`: what its clock shows, whatever its zone. A time without a date, which would mean today's, is None too.
+    `local`: what its clock shows, whatever its zone. `zoned`: whether it may have one. A time without a date, which would mean today's,
+    is None too.
     """
     match = _STAMP.fullmatch(text)
     if match is None:
@@ -64,7 +76,7 @@ def parse_timestamp(text: str, *, local: bool = False) -> int | None:
         return None
     micros = (days * _DAY_S + clock) * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
     if zone is not None:
-        offset = offset_s(zone.strip(), micros // 1_000_000)
+        offset = offset_s(zone.strip(), micros // 1_000_000) if zoned else None
         if offset is None:
             return None
         micros -= 0 if local else offset * 1_000_000

@@ -36,20 +36,21 @@ def read_json(text: str) -> Tree:
             after = text[end : end + 1]
             if (after.strip() and isinstance(value, Token)) or _WORD.match(after):
                 raise ValueError("it goes on as something else")
-        return _tree(value)
+        return made_of(value)
     except (ValueError, RecursionError) as error:
         raise InvalidValue(f"{text[:200]!r} is no JSON: {error}; use try_parse_json to get null instead") from None
 
 
-def _tree(value: Any) -> Tree:
+def made_of(value: Any, *, special: bool = False) -> Tree:
+    """The tree of a decoded value. special: NaN and the infinities are doubles. Raises ValueError of what no variant holds."""
     if isinstance(value, Token):
-        return _number(value)
+        return form.real(float(value)) if special and value[-1:] in "Ny" else _number(value)
     if isinstance(value, str):
         return form.text(value.encode(errors="replace"))
     if isinstance(value, list):
-        return [_tree(item) for item in value]
+        return [made_of(item, special=special) for item in value]
     if isinstance(value, Pairs):
-        fields = {name: _tree(inner) for name, inner in value}
+        fields = {name: made_of(inner, special=special) for name, inner in value}
         if len(fields) < len(value):
             raise ValueError("an object has a field twice")
         return fields
