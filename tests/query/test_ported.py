@@ -99,6 +99,12 @@ WRITTEN = [
     ),
     (node("AggregateExpression", node("Count", column("n")), isDistinct=True), "CAST(size(array_distinct(collect_list(`n`))) AS BIGINT)"),
     (node("AggregateExpression", node("First", column("n"), ignoreNulls=True), isDistinct=False), "first(`n`, true)"),
+    (node("AggregateExpression", node("CollectList", column("n"), ignoreNulls=True), isDistinct=False), "collect_list(`n`)"),
+    (
+        node("AggregateExpression", node("CollectList", column("n"), ignoreNulls=False), node("IsNotNull", column("k")), isDistinct=False),
+        "collect_list(`n`) FILTER (WHERE (`k` IS NOT NULL)) RESPECT NULLS",
+    ),
+    (node("AggregateExpression", node("CollectSet", column("n"), ignoreNulls="false"), isDistinct=False), "collect_set(`n`) RESPECT NULLS"),
     (node("AggregateExpression", node("AnyValue", column("n"), ignoreNulls=True), isDistinct=False), "any_value(`n`, true)"),
     (
         node("AggregateExpression", node("Percentile", column("n"), literal("1"), literal("1", "long")), isDistinct=False),

@@ -140,6 +140,17 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
        p <= 1""": [(3, 1), (4, 1), (5, 1)],
     "SELECT id, p FROM (SELECT id, row_number() OVER (PARTITION BY who ORDER BY named_struct('a', qty)) AS p FROM orders) WHERE p <= 2": [
         (1, 1), (2, 1), (3, 2), (4, 1), (5, 2)],
+    # RESPECT NULLS of what collects values is of nulls, too.
+    "SELECT kind, sort_array(collect_list(qty) RESPECT NULLS) AS l FROM orders GROUP BY kind": [
+        ("new", [1, 3]), ("used", [None, 5]), (None, [2])],
+    "SELECT array_size(array_agg(kind) RESPECT NULLS) AS n, array_size(collect_list(kind)) AS k FROM orders": [(5, 4)],
+    "SELECT sort_array(array_agg(kind) FILTER (WHERE id > 2) RESPECT NULLS) AS l FROM orders": [([None, "new", "used"],)],
+    """SELECT sort_array(collect_list(DISTINCT kind) RESPECT NULLS) AS l, sort_array(collect_set(kind) RESPECT NULLS) AS s, sum(qty)
+       RESPECT NULLS AS n FROM orders""": [([None, "new", "used"], [None, "new", "used"], 11)],
+    "SELECT name, (SELECT sort_array(collect_list(kind) RESPECT NULLS) FROM orders o WHERE o.who = u.name) AS s FROM users u": [
+        ("ann", ["new", "used"]), ("bob", [None, "used"]), ("zoe", [])],
+    "SELECT id, array_agg(kind) RESPECT NULLS OVER (PARTITION BY who ORDER BY id) AS l FROM orders WHERE who = 'bob'": [
+        (2, ["used"]), (5, ["used", None])],
     # EXISTS needs no condition.
     "SELECT name FROM users WHERE EXISTS (SELECT 1 FROM orders)": [("ann",), ("bob",), ("zoe",)],
     "SELECT name FROM users WHERE NOT EXISTS (SELECT 1 FROM orders)": [],
@@ -171,6 +182,7 @@ def test_it_gives_what_spark_gives(text: str) -> None:
         ("SELECT id, id IN (SELECT i.id FROM (SELECT * FROM orders) i) AS a FROM orders o", "by their names"),
         ("SELECT id, kind FROM orders ORDER BY 3 LIMIT 1", "ORDER BY 3.*the query has 2"),
         ("SELECT * FROM users ORDER BY 0 LIMIT 1", "ORDER BY 0.*the query has 2"),
+        ("SELECT id, collect_list(kind RESPECT NULLS) OVER (ORDER BY id) AS l FROM orders", "stands behind the call"),
         ("SELECT name FROM users WHERE EXISTS (SELECT max(id) FROM orders WHERE qty > 100)", "EXISTS is true"),
         ("SELECT name, NOT EXISTS (SELECT max(id) FROM orders o WHERE o.who = u.name) AS e FROM users u", "EXISTS is true"),
     ],

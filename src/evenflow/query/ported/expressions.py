@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 from evenflow.errors import NotPortable, QueryError, TypeMismatch
 from evenflow.query.duration import duration_us
 from evenflow.query.ported.tree import Expression, read_expression
+from evenflow.query.sql.composed import WITH_NULLS
 from evenflow.query.sql.functions import FUNCTIONS
 from evenflow.query.sql.lambdas import HIGHER
 from evenflow.query.sql.types import name_of
@@ -248,7 +249,8 @@ class SqlWriter:
             return self.distinct(arguments, None if not condition else self.sql(condition[0]))
         distinct = "DISTINCT " if tree.fields.get("isDistinct") in (True, "true") else ""
         kept = f" FILTER (WHERE {self.sql(condition[0])})" if condition else ""
-        return f"{name}({distinct}{', '.join(arguments)}){kept}"
+        nulls = " RESPECT NULLS" if name in WITH_NULLS and call.fields.get("ignoreNulls") in (False, "false") else ""
+        return f"{name}({distinct}{', '.join(arguments)}){kept}{nulls}"
 
     def distinct(self, arguments: Sequence[str], condition: str | None) -> str:
         """How many values there are. Several values are one structure, and count where none is null. Where no window says when all are

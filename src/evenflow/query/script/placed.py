@@ -60,6 +60,8 @@ def _say_nulls(lower: Lower, window: exp.Window) -> None:
     first = call.expressions[0] if call.expressions else None
     if isinstance(first, exp.IgnoreNulls | exp.RespectNulls):
         ignored = isinstance(first, exp.IgnoreNulls)
+        if not ignored and called_name(call.name) not in (*_TOLD, "nth_value", *NEIGHBOURS):
+            lower.script.fail(window, f"RESPECT NULLS stands behind the call: {call.name}({to_sql(first.this)}) RESPECT NULLS")
         call.expressions[0] = first.this
     if called_name(call.name) in _TOLD and len(call.expressions) == 2 and isinstance(call.expressions[1], exp.Boolean):
         ignored = bool(call.expressions.pop().this)

@@ -100,6 +100,9 @@ WITHIN: Final[Mapping[str, tuple[int, str]]] = {
     "mode": (1, "_mode(collect_list({0}), {1})"),
 }
 """Aggregates behind which WITHIN GROUP (ORDER BY x) stands: how many arguments they have with x. The last one is whether it ascends."""
+_ALL: Final = "flatten(collect_list(array({0})))"
+WITH_NULLS: Final[Mapping[str, str]] = {"collect_list": _ALL, "array_agg": _ALL, "collect_set": f"array_distinct({_ALL})"}
+"""Behind which RESPECT NULLS says that nulls are among the values. Other aggregates leave them out all the same."""
 
 
 Read = Callable[[str], exp.Expr]
@@ -156,6 +159,20 @@ def filled(text: str, given: Sequence[exp.Expr], read: Read) -> exp.Expr:
         with nothing_known():
             _PARSED[text] = read(text.format(*(f"`\0{at}`" for at in range(len(given)))))
     return put(_PARSED[text], {f"\0{at}": each for at, each in enumerate(given)})
+
+
+def with_nulls(tree: exp.Expr | None, read: Read) -> exp.Expr | None:
+    """agg(x) RESPECT NULLS, or agg(x) FILTER (...) RESPECT NULLS, as what it is made of. None if nulls make no difference there."""
+    call = tree.this if isinstance(tree, exp.Filter) else tree
+    name, given = ("", []) if call is None else call.meta.get(GIVEN, ("", []))
+    if name not in WITH_NULLS or is_known(name) or len(given) != 1:
+        return None
+    distinct = isinstance(given[0], exp.Distinct)
+    values = given[0].expressions if distinct else given
+    if len(values) != 1 or isinstance(values[0], exp.Order | exp.Star):
+        return None
+    made = _of(name, given, filled(WITH_NULLS["collect_set" if distinct else name], values, read))
+    return exp.Filter(this=made, expression=tree.expression) if isinstance(tree, exp.Filter) else made
 
 
 def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:

@@ -197,6 +197,11 @@ class ExpressionParser(SparkParser):
         self._retreat(begin)
         return self.expression(exp.Anonymous(this="extract", expressions=self._parse_csv(self._parse_lambda)))
 
+    def _parse_respect_or_ignore_nulls(self, this: exp.Expr | None) -> exp.Expr | None:
+        found = super()._parse_respect_or_ignore_nulls(this)
+        made = composed.with_nulls(this, _read) if isinstance(found, exp.RespectNulls) else None
+        return found if made is None else made
+
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         found = super()._parse_window(this, alias)
         if isinstance(found, exp.Filter | exp.Window) and isinstance(found.this, exp.WithinGroup):
