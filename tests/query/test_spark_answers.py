@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -126,6 +126,34 @@ def test_a_variant_that_does_not_fit_fails_fast() -> None:
 def test_a_time_without_a_zone_has_none_in_its_text(text: str, expected: datetime | None, options: str) -> None:
     json = value(f"from_json(t, 'a timestamp_ntz'{options}).a", t=pa.scalar(f'{{"a": "{text}"}}'))
     assert (json, value(f"from_csv(t, 'a timestamp_ntz'{options}).a", t=pa.scalar(text))) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "expected"),
+    [
+        ("2024-01-01 12:00:00.5", "yyyy-MM-dd HH:mm:ss.SSS", datetime(2024, 1, 1, 12, 0, 0, 500_000)),
+        ("2024-01-01 12:00:00.12", "yyyy-MM-dd HH:mm:ss.SSS", datetime(2024, 1, 1, 12, 0, 0, 120_000)),
+        ("2024-01-01 12:00:00.123", "yyyy-MM-dd HH:mm:ss.SSS", datetime(2024, 1, 1, 12, 0, 0, 123_000)),
+        ("2024-01-01 12:00:00.", "yyyy-MM-dd HH:mm:ss.SSS", None),
+        ("2024-01-01 12:00:00.1234", "yyyy-MM-dd HH:mm:ss.SSS", None),
+        ("2024-01-01 12:00:00.5Q", "yyyy-MM-dd HH:mm:ss.SSS\\'Q\\'", datetime(2024, 1, 1, 12, 0, 0, 500_000)),
+        ("2024-01-01 12:00:00", "yyyy-MM-dd HH:mm:ss[.SSSSSS]", datetime(2024, 1, 1, 12)),
+        ("2024-01-01 12:00:00.25", "yyyy-MM-dd HH:mm:ss[.SSSSSS]", datetime(2024, 1, 1, 12, 0, 0, 250_000)),
+        ("20240101120000123", "yyyyMMddHHmmssSSS", None),
+        ("2024010112000012", "yyyyMMddHHmmssSSS", None),
+        ("202401011200001", "yyyyMMddHHmmssSSS", None),
+        ("20240101 1200001", "yyyyMMdd HHmmssSSS", datetime(2024, 1, 1, 12, 0, 0, 100_000)),
+        ("12:00:00.520240101", "HH:mm:ss.SSSyyyyMMdd", None),
+        ("2024-01-01 50", "yyyy-MM-dd SSSss", None),
+        ("2024-01-01 5:10", "yyyy-MM-dd SSS:ss", datetime(2024, 1, 1, 0, 0, 10, 500_000)),
+    ],
+)
+def test_a_fraction_has_up_to_as_many_digits_as_letters(text: str, pattern: str, expected: datetime | None) -> None:
+    utc = None if expected is None else expected.replace(tzinfo=UTC)
+    assert value(f"try_to_timestamp(t, '{pattern}')", t=pa.scalar(text)) == utc
+    options = f"'a timestamp', map('timestampFormat', '{pattern}')"
+    assert value(f"from_json(t, {options}).a", t=pa.scalar(f'{{"a": "{text}"}}')) == utc
+    assert value(f"from_csv(t, {options}).a", t=pa.scalar(text)) == utc
 
 
 HALF = pa.scalar('{"a":"x\\ud83d","\\uDE00":["\\ude00\\ud83d\\ude00"]}')

@@ -156,14 +156,14 @@ def reader(pattern: str, what: str) -> Callable[[str], int | None]:
     """What reads a text of a pattern as microseconds since 1970; None if it is not one."""
     parts = parts_of(pattern, what)
     text, letters = "", list[str]()
-    for part in parts:
+    for at, part in enumerate(parts):
         if not part.letter:
             text += {"[": "(?:", "]": ")?"}.get(part.text) or re.escape(part.text)
             continue
         if part.letter not in _READ or part.letter in letters:
             raise ExpressionError(f"{what}: {part.letter * part.count!r} of the pattern {pattern!r} is not read here, or is there twice")
         letters.append(part.letter)
-        text += f"(?P<{part.letter}>{_digits(part)})"
+        text += f"(?P<{part.letter}>{_digits(part)})" + ("(?!)" if _leaves_no_fraction(parts[at:]) else "")
     if "h" in letters and "a" not in letters or "a" in letters and "h" not in letters:
         raise ExpressionError(f"{what}: the pattern {pattern!r} needs both 'h' and 'a', or 'H'")
     try:
@@ -181,7 +181,19 @@ def _digits(part: Part) -> str:
         return "|".join(name[: 3 if count == 3 else None] for name in MONTHS)
     if letter == "a":
         return "AM|PM"
-    return f"[0-9]{{{count}}}" if count > 1 or letter == "S" else "[0-9]{1,19}"
+    if letter == "S":
+        return f"[0-9]{{1,{count}}}+"  # As many as there are: Java gives none back.
+    return f"[0-9]{{{count}}}" if count > 1 else "[0-9]{1,19}"
+
+
+def _leaves_no_fraction(parts: Sequence[Part]) -> bool:
+    """Whether the first part is a number of any width, and the fraction stands behind it with nothing but numbers of two digits between.
+    Java's takes all digits but theirs then, as in yyyyMMddHHmmssSSS."""
+    first, *rest = parts
+    if first.letter not in "yMdHhms" or first.count == 2 or first.letter == "M" and first.count > 2:
+        return False
+    behind = next((part for part in rest if part.letter not in tuple("yMdHhms") or part.count != 2), None)
+    return behind is not None and behind.letter == "S"
 
 
 def _moment(expression: re.Pattern[str], text: str) -> int | None:
