@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -154,6 +154,29 @@ def test_a_fraction_has_up_to_as_many_digits_as_letters(text: str, pattern: str,
     options = f"'a timestamp', map('timestampFormat', '{pattern}')"
     assert value(f"from_json(t, {options}).a", t=pa.scalar(f'{{"a": "{text}"}}')) == utc
     assert value(f"from_csv(t, {options}).a", t=pa.scalar(text)) == utc
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("typeof(+'3')", "double"),
+        ("+ ' 3.5 '", 3.5),
+        ("+t", 7.0),
+        ("+ + t + 1", 8.0),
+        ("typeof(+1)", "int"),
+        ("+ -3", -3),
+        ("typeof(+2.50)", "decimal(3,2)"),
+    ],
+)
+def test_plus_makes_a_text_a_double(text: str, expected: object) -> None:
+    assert value(text, t=pa.scalar("7")) == expected
+
+
+def test_plus_is_of_numbers_and_intervals() -> None:
+    assert value("+t", t=pa.scalar(timedelta(1), pa.duration("us"))) == timedelta(1)
+    assert value("+ INTERVAL '1' DAY") == timedelta(1)
+    with pytest.raises(QueryError, match="needs a number"):
+        compile_expression("+b", pa.schema({"b": pa.bool_()}))
 
 
 HALF = pa.scalar('{"a":"x\\ud83d","\\uDE00":["\\ude00\\ud83d\\ude00"]}')

@@ -258,7 +258,7 @@ def _try(build: Callable[[Node, Node], Node]) -> Callable[[Node, Node], Node]:
 FUNCTIONS: Final = {
     "abs": Signature(_abs, 1, 1),
     "negative": Signature(op.negate, 1, 1),
-    "positive": Signature(lambda a: _number(a, "positive"), 1, 1),
+    "positive": Signature(lambda a: a if a.type in (INTERVAL, MONTHS) else _number(a, "positive"), 1, 1),
     "ceil": Signature(partial(_whole, "ceil"), 1, 2),
     "ceiling": Signature(partial(_whole, "ceil"), 1, 2),
     "floor": Signature(partial(_whole, "floor"), 1, 2),

@@ -100,6 +100,14 @@ def _like(kind: type[exp.Expr]) -> Callable[[Any, exp.Expr | None], exp.Expr | N
     return parse
 
 
+def _plus(parser: Any) -> exp.Expr | None:
+    """+a, which makes a string a double. A number is itself."""
+    this = parser._parse_unary()
+    if this is None or isinstance(this, exp.Interval) or isinstance(this, exp.Literal) and not this.is_string:
+        return this
+    return exp.Anonymous(this=built_in("positive"), expressions=[this])
+
+
 class ExpressionParser(SparkParser):
     """Spark's grammar, with function calls as they were written."""
 
@@ -114,6 +122,7 @@ class ExpressionParser(SparkParser):
         **SparkParser.TYPE_LITERAL_PARSERS,
         exp.DType.TIME: lambda self, this, _: exp.Anonymous(this="_time", expressions=[this]),
     }
+    UNARY_PARSERS: ClassVar[Any] = {**SparkParser.UNARY_PARSERS, TokenType.PLUS: _plus}
     RANGE_PARSERS: ClassVar[Any] = {**SparkParser.RANGE_PARSERS, TokenType.LIKE: _like(exp.Like), TokenType.ILIKE: _like(exp.ILike)}
     TERM: ClassVar[Any] = {**SparkParser.TERM, TokenType.DPIPE: exp.DPipe}
 
