@@ -179,6 +179,12 @@ def test_plus_is_of_numbers_and_intervals() -> None:
         compile_expression("+b", pa.schema({"b": pa.bool_()}))
 
 
+@pytest.mark.parametrize("value_", ["struct(i)", "array(i)", "map('a', i)", "map(i, 1)", "struct(array(i))", "struct(INTERVAL '1' MONTH)"])
+def test_intervals_are_not_written_as_json(value_: str) -> None:
+    with pytest.raises(QueryError, match="interval"):
+        compile_expression(f"to_json({value_})", pa.schema({"i": pa.duration("us")}))
+
+
 HALF = pa.scalar('{"a":"x\\ud83d","\\uDE00":["\\ude00\\ud83d\\ude00"]}')
 
 

@@ -216,7 +216,7 @@ def _writer(type_: Any, how: _Writing) -> Writer:
     if pattern is not None:
         shown = by_pattern(type_, pattern)
         return lambda array: [None if v is None else quoted_json(v) for v in shown(array).to_pylist()]
-    return lambda array: _plain(type_, array)
+    return _plain(type_)
 
 
 def _variants(array: pa.Array) -> list[str | None]:
@@ -282,21 +282,27 @@ def _grouped(parts: Sequence[str], array: pa.Array, ends: str) -> list[str | Non
     return made
 
 
-def _plain(type_: pa.DataType, array: pa.Array) -> list[str | None]:
-    """Numbers as they are, what is none of them as a string."""
-    values: list[Any]
+def _plain(type_: pa.DataType) -> Writer:
+    """Numbers as they are, what is none of them as a string. TypeMismatch of what has no text here."""
     if type_ == NULL:
-        return [None] * len(array)
+        return lambda array: [None] * len(array)
     if floating(type_):
-        show = java_float if type_ == FLOAT else java_double
-        return [None if v is None else show(v) if math.isfinite(v) else quoted_json(show(v)) for v in array.to_pylist()]
+        real = java_float if type_ == FLOAT else java_double
+        return _each(lambda value: real(value) if math.isfinite(value) else quoted_json(real(value)))
     if pa.types.is_binary(type_):
-        return [None if v is None else quoted_json(base64.b64encode(v).decode()) for v in array.to_pylist()]
+        return _each(lambda value: quoted_json(base64.b64encode(value).decode()))
     if pa.types.is_decimal(type_):
-        return [None if v is None else str(v) for v in array.to_pylist()]
-    values = plain_text(type_)(array).to_pylist()
-    bare = pa.types.is_integer(type_) or pa.types.is_boolean(type_)
-    return [None if v is None else v if bare else quoted_json(v) for v in values]
+        return _each(str)
+    try:
+        texts = plain_text(type_)
+    except TypeMismatch:
+        raise TypeMismatch(f"to_json does not write values of the type {name_of(type_)}; make numbers or texts of them before") from None
+    shown = _each(str if pa.types.is_integer(type_) or pa.types.is_boolean(type_) else quoted_json)
+    return lambda array: shown(texts(array))
+
+
+def _each(show: Callable[[Any], str]) -> Writer:
+    return lambda array: [None if value is None else show(value) for value in array.to_pylist()]
 
 
 def plain_text(type_: Any) -> Kernel:
