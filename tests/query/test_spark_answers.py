@@ -179,6 +179,10 @@ def test_plus_is_of_numbers_and_intervals() -> None:
         compile_expression("+b", pa.schema({"b": pa.bool_()}))
 
 
+def test_decimal_is_a_cast() -> None:
+    assert [value(text) for text in ("decimal(1.5)", "decimal('2.5')", "typeof(decimal(1))")] == [Decimal(2), Decimal(3), "decimal(10,0)"]
+
+
 @pytest.mark.parametrize("value_", ["struct(i)", "array(i)", "map('a', i)", "map(i, 1)", "struct(array(i))", "struct(INTERVAL '1' MONTH)"])
 def test_intervals_are_not_written_as_json(value_: str) -> None:
     with pytest.raises(QueryError, match="interval"):

@@ -420,6 +420,7 @@ def _casts() -> dict[str, Signature]:
     types = {
         "boolean": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "int": INT, "bigint": LONG, "float": pa.float32(),
         "double": pa.float64(), "string": STRING, "binary": pa.binary(), "date": DATE, "timestamp": TIMESTAMP,
+        "decimal": pa.decimal128(10, 0),
     }  # fmt: skip
     return {name: Signature(lambda a, type=type: cast(a, type), 1, 1) for name, type in types.items()}
 
