@@ -21,7 +21,7 @@ from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql.compared import order_of
 from evenflow.query.sql.lists import Lists, array_of, as_type, bools, codes, element_type, valid, with_elements
 from evenflow.query.sql.nested import checked_map, map_type
-from evenflow.query.sql.node import Node, Value, holds, spread
+from evenflow.query.sql.node import FAILURES, Node, Value, holds, scatter, spread
 from evenflow.query.sql.parser import render
 from evenflow.query.sql.shapes import entries_of, lengths_of, map_from, mask_of, owners_of
 from evenflow.query.sql.types import BOOL, INT, NULL, integral, name_of
@@ -129,9 +129,31 @@ def _some(what: str) -> Callable[[Walker, exp.Expr, Sequence[exp.Expr]], Node]:
             unknown = lists.any(~valid(found))
             return bools(decided == decisive, lists.missing | (unknown & ~decided))
 
-        return Node(BOOL, _run(array, body, finish), None, _raises(array, body))
+        at_once = _run(array, body, finish)
+
+        def guarded(batch: pa.RecordBatch) -> Value:
+            try:
+                return at_once(batch)
+            except FAILURES:
+                lists = Lists.of(spread(array.run(batch), batch.num_rows))
+                return finish(lists, _until(decisive, lists, body, batch))
+
+        return Node(BOOL, guarded if body.node.raises else at_once, None, _raises(array, body))
 
     return build
+
+
+def _until(decisive: bool, lists: Lists, body: Body, batch: pa.RecordBatch) -> pa.Array:
+    """What a condition is of each element up to the one that decides its row; of those behind it, which nobody asks, what it is not."""
+    answers, known = np.full(len(lists.values), not decisive), np.ones(len(lists.values), np.bool_)
+    rows, place = np.flatnonzero(lists.counts > 0), 0
+    while len(rows):
+        at = lists.starts[rows] + place
+        found = body.over(batch, rows, lists.values.take(pa.array(at)), pa.repeat(pa.scalar(place, INT), len(rows)))
+        answers[at], known[at] = holds(found, len(found)), valid(found)
+        place += 1
+        rows = rows[((answers[at] != decisive) | ~known[at]) & (lists.counts[rows] > place)]
+    return bools(answers, ~known)
 
 
 def _zip_with(walker: Walker, tree: exp.Expr, given: Sequence[exp.Expr]) -> Node:
@@ -173,10 +195,14 @@ def _aggregate(walker: Walker, tree: exp.Expr, given: Sequence[exp.Expr]) -> Nod
             raise TypeMismatch(f"{render(tree)!r}: it begins with void; cast the null to the type of the result")
         merge = Body(as_type(merge.node, zero.type, "aggregate"), merge.variables, merge.outer)
     finish = _body(walker, given[3], [zero.type], "aggregate") if len(given) == 4 else None
+    type = zero.type if finish is None else finish.node.type
 
     def run(batch: pa.RecordBatch) -> Value:
         lists = Lists.of(spread(array.run(batch), batch.num_rows))
-        rows, state = np.arange(batch.num_rows), spread(zero.run(batch), batch.num_rows)
+        asked = rows = np.flatnonzero(~lists.missing)  # Nothing is computed of rows without an array.
+        if not len(rows):
+            return pa.nulls(batch.num_rows, type)
+        state = spread(zero.run(batch if len(rows) == batch.num_rows else batch.take(pa.array(rows))), len(rows))
         done_rows, done = list[Int64s](), list[pa.Array]()
         place = 0
         while len(rows):
@@ -188,14 +214,11 @@ def _aggregate(walker: Walker, tree: exp.Expr, given: Sequence[exp.Expr]) -> Nod
                 continue
             state = merge.over(batch, rows, state, lists.values.take(pa.array(lists.starts[rows] + place)))
             place += 1
-        if not done:
-            return pa.array([], zero.type if finish is None else finish.node.type)
         whole = pa.concat_arrays(done).take(pa.array(np.argsort(np.concatenate(done_rows), kind="stable")))
         if finish is not None:
-            whole = finish.over(batch, np.arange(batch.num_rows), whole)
-        return pc.if_else(pa.array(lists.missing), pa.scalar(None, whole.type), whole) if lists.missing.any() else whole
+            whole = finish.over(batch, asked, whole)
+        return whole if len(asked) == batch.num_rows else scatter(whole, asked, batch.num_rows)
 
-    type = zero.type if finish is None else finish.node.type
     return Node(type, run, None, _raises(array, merge) or zero.raises or (finish is not None and finish.node.raises))
 
 
