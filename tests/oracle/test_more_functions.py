@@ -748,6 +748,22 @@ format_string('%d %s %x|%5s', null, null, null, null)
 """
 
 
+PATTERNS = r"""
+split('ab cd,e', '\\b')
+split('ab cd,e', '\\b', 3)
+split('ab cd', '\\B')
+split('a,b', '\\b,?')
+split('a,b', '(?:\\b|,)')
+split('a,b', ',|$')
+split('aab aab', '^a')
+split('aab aab', '\\ba')
+split('ab cd', '\\p{L}+')
+regexp_replace('a,b', '(?:\\b|,)', '-')
+regexp_replace('ab cd', '\\b', '|')
+regexp_count('a,b', '\\b|,')
+"""
+
+
 def agree(spark: Any, texts: str, rows: int) -> None:
     """Each line, on so many rows of edge values, gives what it gives in Spark."""
     batch = edge_batch(SEED, rows)
@@ -760,6 +776,10 @@ def agree(spark: Any, texts: str, rows: int) -> None:
 
 def test_nulls_without_a_type_are_taken_as_sparks(spark: Any) -> None:
     agree(spark, UNTYPED_NULLS, 8)
+
+
+def test_patterns_that_match_nothing_or_ask_where_they_are_split_as_in_spark(spark: Any) -> None:
+    agree(spark, PATTERNS, 2)
 
 
 @pytest.mark.conformance

@@ -17,6 +17,7 @@ from evenflow.query.sql.arrays import concatenated, reversed_array, words_joined
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.collated import FOLDED, folded
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, choose, lift, literal, rowwise
+from evenflow.query.sql.patterns import compiled, looks_around, matches, may_be_empty, replaced
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import BINARY, BOOL, INT, STRING, floating, integral, name_of
 
@@ -314,10 +315,11 @@ def _regexp_replace(a: Node, pattern: Node, new: Node) -> Node:
     if not isinstance(text, str):
         raise TypeMismatch("the replacement of regexp_replace must be a string")
     mark = pattern_of(pattern, "regexp_replace")
-    if (empty := _matches_empty(mark, "regexp_replace")) is not None:
+    if may_be_empty(mark):
+        empty = _for_python(mark, "regexp_replace")
         if any(int(group) > empty.groups for group in re.findall(r"(?<!\\)\$(\d)", text)):
             raise ExpressionError(f"regexp_replace: the pattern {mark!r} has {empty.groups} groups, and {text!r} names one more")
-        return rowwise(partial(empty.sub, _expanded(text)), STRING, _text(a, "regexp_replace"))
+        return rowwise(partial(replaced, empty, _expanded(text)), STRING, _text(a, "regexp_replace"))
     options = pc.ReplaceSubstringOptions(mark, _replacement(text))
     return lift(call("replace_substring_regex", options), STRING, _text(a, "regexp_replace"))
 
@@ -380,8 +382,8 @@ def _split(a: Node, pattern: Node, limit: Node | None = None) -> Node:
     mark = pattern_of(pattern, "split")
     if not mark:
         return rowwise(partial(_characters, parts), pa.list_(STRING), _text(a, "split"))
-    if (empty := _matches_empty(mark, "split")) is not None:  # Arrow would go on for ever.
-        return rowwise(partial(_split_by_empty, empty, parts), pa.list_(STRING), _text(a, "split"))
+    if looks_around(mark) or may_be_empty(mark):  # Arrow splits what is left as a text of its own, and by nothing for ever.
+        return rowwise(partial(_split_as_java, _for_python(mark, "split"), parts), pa.list_(STRING), _text(a, "split"))
     options = pc.SplitPatternOptions(mark, max_splits=parts - 1 if parts > 0 else None)
     return lift(call("split_pattern_regex", options), pa.list_(STRING), _text(a, "split"))
 
@@ -392,11 +394,11 @@ def _characters(limit: int, text: str) -> list[str]:
     return [*text[: count - 1], text[count - 1 :]] if text else [""]
 
 
-def _split_by_empty(pattern: re.Pattern[str], limit: int, text: str) -> list[str]:
+def _split_as_java(pattern: re.Pattern[str], limit: int, text: str) -> list[str]:
     """As Java splits: a match of nothing at the start of the text makes no part."""
     parts: list[str] = []
     start = 0
-    for match in pattern.finditer(text):
+    for match in matches(pattern, text):
         if 0 < limit == len(parts) + 1:
             break
         if match.end() == 0:
@@ -406,14 +408,13 @@ def _split_by_empty(pattern: re.Pattern[str], limit: int, text: str) -> list[str
     return [*parts, text[start:]]
 
 
-def _matches_empty(pattern: str, what: str) -> re.Pattern[str] | None:
-    """The pattern for Python if it also matches nothing at all, else None. Of such matches RE2 finds fewer than Java, Python does not."""
-    if not pc.match_substring_regex(pa.scalar(""), pattern=pattern).as_py():
-        return None
+def _for_python(pattern: str, what: str) -> re.Pattern[str]:
+    """For what RE2 does not do as Java: of matches of nothing it finds fewer."""
     try:
-        return re.compile(pattern, re.ASCII)
+        return compiled(pattern)
     except re.error as error:
-        raise ExpressionError(f"{what}: the pattern {pattern!r} matches the empty text, and then it is not available: {error}") from None
+        why = "matches the empty text" if may_be_empty(pattern) else "asks where in the text it is"
+        raise ExpressionError(f"{what}: the pattern {pattern!r} {why}, and then it is not available: {error}") from None
 
 
 # The rest

@@ -18,6 +18,7 @@ from evenflow.query.sql.casts import cast, java_double
 from evenflow.query.sql.nested import checked_map
 from evenflow.query.sql.node import InvalidValue, Node, choose, lift, literal, rowwise
 from evenflow.query.sql.operators import compare
+from evenflow.query.sql.patterns import as_java, matches
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.strings import pattern_of, text_part
@@ -157,25 +158,9 @@ def _python(pattern: Node, what: str) -> re.Pattern[str]:
     """The pattern for Python, of those that RE2 knows too."""
     text = pattern_of(pattern, what)
     try:
-        return re.compile(_as_java(text), re.ASCII)
+        return re.compile(as_java(text), re.ASCII)
     except re.error as error:
         raise ExpressionError(f"{what}: the pattern {text!r} is not available: {error}") from None
-
-
-_PIECE: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*\]|[.$^]", re.DOTALL)
-_LETTER: Final = r"[^\n\r\u0085\u2028\u2029]"
-_LINE_END: Final = r"(?:(?=[\r\u0085\u2028\u2029]|\Z)|(?<!\r)(?=\n))"
-_LINE_START: Final = r"(?:(?!\Z)(?:\A|(?<=[\n\u0085\u2028\u2029])|(?<=\r)(?!\n)))"
-_END: Final = r"(?:(?=(?:\r\n|[\r\u0085\u2028\u2029])?\Z)|(?<!\r)(?=\n\Z))"
-
-
-def _as_java(text: str) -> str:
-    """With the ends of lines that Java knows: a point takes none of them, and `$` stands before the last of them, too; with the flag m both
-    `^` and `$` stand at each of them, but no line begins at the end of the text."""
-    flags = "".join(re.findall(r"\(\?(\w+)", text))
-    ends = {"$": _LINE_END, "^": _LINE_START} if "m" in flags else {"$": _END}
-    meant = {**({} if "s" in flags else {".": _LETTER}), **ends}
-    return _PIECE.sub(lambda match: meant.get(match.group(), match.group()), text)
 
 
 def _not_empty(pattern: Node, what: str) -> re.Pattern[str]:
@@ -201,13 +186,13 @@ def _group_of(node: Node | None, pattern: re.Pattern[str], text: str, what: str)
 def _extract_all(a: Node, pattern: Node, group: Node | None = None) -> Node:
     found = _not_empty(pattern, "regexp_extract_all")
     number = _group_of(group, found, pattern_of(pattern, "regexp_extract_all"), "regexp_extract_all")
-    run = lambda text: [match[number] or "" for match in found.finditer(text)]  # noqa: E731
+    run = lambda text: [match[number] or "" for match in matches(found, text)]  # noqa: E731
     return rowwise(run, pa.list_(STRING), words(a, "regexp_extract_all"))
 
 
 def _count(a: Node, pattern: Node) -> Node:
     found = _not_empty(pattern, "regexp_count")
-    return rowwise(lambda text: sum(1 for _ in found.finditer(text)), INT, words(a, "regexp_count"))
+    return rowwise(lambda text: sum(1 for _ in matches(found, text)), INT, words(a, "regexp_count"))
 
 
 def _instr(a: Node, pattern: Node) -> Node:
@@ -226,7 +211,7 @@ def _substr(a: Node, pattern: Node) -> Node:
 def _split(pattern: re.Pattern[str], text: str, most: int = 0) -> list[str]:
     """Without what groups have matched, which Python puts between the parts."""
     parts, at = list[str](), 0
-    for match in pattern.finditer(text):
+    for match in matches(pattern, text):
         if most and len(parts) == most:
             break
         parts.append(text[at : match.start()])
