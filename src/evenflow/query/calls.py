@@ -19,6 +19,7 @@ from sqlglot import exp
 from evenflow.errors import ExpressionError
 from evenflow.query.aggregates import COLLECT_ROWS, IGNORING_NULLS, LEAST_RSD
 from evenflow.query.expression import compile_expression, parse_aggregate, resolve
+from evenflow.query.sql.composed import is_tried
 from evenflow.query.sql.decimal_math import LIMBS, mean_type, sum_type
 from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import parse, to_sql
@@ -125,13 +126,14 @@ def _of_decimals(node: exp.Expr, text: str, schema: pa.Schema) -> tuple[tuple[Ca
     given: Any = compile_expression(argument, schema).type
     if not pa.types.is_decimal(given):
         return None
+    tried = "try_" if is_tried(node.expressions[0]) else ""
     sums = tuple(Call("sum", None, f"_limb({argument}, {at})") for at in range(LIMBS))
     if function == "sum":
         made = sum_type(given)
-        return sums, lambda parts: _finished("_decimal_sum", parts, made.precision, made.scale)
+        return sums, lambda parts: _finished(f"_decimal_{tried}sum", parts, made.precision, made.scale)
     made = mean_type(given)
     counted = _argument("count", argument, schema)
-    return (*sums, counted), lambda parts: _finished("_decimal_avg", parts, made.precision, made.scale, given.scale)
+    return (*sums, counted), lambda parts: _finished(f"_decimal_{tried}avg", parts, made.precision, made.scale, given.scale)
 
 
 def _finished(name: str, parts: Sequence[exp.Expr], *numbers: int) -> exp.Expr:

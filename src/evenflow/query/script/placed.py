@@ -17,8 +17,10 @@ from evenflow.query.ranked import FRAMED, LISTED, NEIGHBOURS, PLACED, PLACES, Pl
 from evenflow.query.script.frames import framed_by
 from evenflow.query.script.lowering import Item, Lower, is_aggregate
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
-from evenflow.query.sql.composed import GIVEN
+from evenflow.query.sql.composed import GIVEN, is_tried
+from evenflow.query.sql.decimal_math import may_overflow
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.types import name_of
 from evenflow.query.user.scope import built_in, called_name
 from evenflow.stream.change import CHANGE
 from evenflow.stream.schema import ddl_of, has_map, quoted
@@ -231,6 +233,11 @@ def drawn(
         wrong = next(filter(None, (misfit(place, schema.field(place.column).type) for place in places if place.column is not None)), None)
         if wrong is not None:
             lower.script.fail(where, wrong)
+        for place, tree in ((place, tree) for place in places for name, tree in new if name == place.column):
+            if place.function in ("sum", "avg") and is_tried(tree) and may_overflow(schema.field(place.column).type):
+                lower.script.fail(
+                    where, f"try_sum and try_avg OVER rows are not of {name_of(schema.field(place.column).type)}: cast it to double"
+                )
         rows = stream if stream.columns[-1] == CHANGE else stream.select(*(quoted(name) for name in [*names, CHANGE]))
         described = Ranked(ddl_of(schema), tuple(by), tuple(places), kept, shown)
         box = lower.flow.add("process", params_of(keys, described), (rows,), None, "rank")

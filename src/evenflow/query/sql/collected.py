@@ -194,7 +194,7 @@ def _low(a: Node) -> Node:
 
 
 def _try_total(high: Node, low: Node) -> Node:
-    """try_sum: null where a bigint overflows."""
+    """try_sum: null where a bigint overflows; of decimals it is null already."""
     if not integral(high.type):
         return high
 
@@ -289,6 +289,7 @@ FUNCTIONS: Final = {
     "_quantile": Signature(_quantile, 2, 3),
     "_discrete": Signature(_discrete, 3, 3),
     "_mode": Signature(_mode, 1, 2),
+    "_tried": _of_one(lambda a: a),
     "_high": _of_one(_high),
     "_low": _of_one(_low),
     "_try_total": Signature(_try_total, 2, 2),

@@ -52,7 +52,7 @@ COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "percentile_approx": (2, "_quantile(collect_list({0}), {1})"),
     "approx_percentile": (2, "_quantile(collect_list({0}), {1})"),
     "try_sum": (1, "_try_total(sum(_high({0})), sum(_low({0})))"),
-    "try_avg": (1, "avg({0})"),
+    "try_avg": (1, "avg(_tried({0}))"),
     "mode": (1, "_mode(collect_list({0}))"),
     "bitmap_construct_agg": (1, "_bitmap(collect_list({0}))"),
     "bitmap_or_agg": (1, "_bitmap_or(collect_list({0}))"),
@@ -66,6 +66,8 @@ COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "regr_count": (2, "count(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN 1 END)"),
 }
 """By name: how many arguments it takes, and what it is."""
+_TRIED: Final = ("_high", "_tried")
+"""Around what is added up where a sum of decimals that has no room is null, and no error."""
 OTHER_FORMS: Final[Mapping[str, tuple[int, str]]] = {
     "percentile_approx": (3, "_quantile(collect_list({0}), {1}, {2})"),
     "approx_percentile": (3, "_quantile(collect_list({0}), {1}, {2})"),
@@ -148,6 +150,11 @@ def _call(name: str, read: Read) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
         return found
 
     return build
+
+
+def is_tried(argument: exp.Expr) -> bool:
+    """Whether it is what try_sum or try_avg adds up, or that with a condition around it, as FILTER makes it."""
+    return any(isinstance(each, exp.Anonymous) and each.name.lower() in _TRIED for each in argument.walk())
 
 
 _PARSED: Final[dict[str, exp.Expr]] = {}

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import DivideByZero, Node, Value, lift
+from evenflow.query.sql.node import DivideByZero, Node, Value, attempt, lift
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import LONG, NULL, decimal, integral
@@ -280,6 +280,11 @@ def sum_type(type_: Any) -> Any:
     return pa.decimal128(min(MOST, type_.precision + 10), type_.scale)
 
 
+def may_overflow(type_: Any) -> bool:
+    """Whether sums of decimals of a type can have more digits than there are; else ten thousand million values have room."""
+    return bool(pa.types.is_decimal(type_)) and type_.precision + 10 > MOST
+
+
 def mean_type(type_: Any) -> Any:
     """Of their average: four digits more before the point and behind it."""
     return bounded(type_.precision + 4, type_.scale + 4)
@@ -289,7 +294,9 @@ FUNCTIONS: Final = {
     "_limb": Signature(_limb, 2, 2),
     "_decimal_sum": Signature(_total, 3, MANY),
     "_decimal_avg": Signature(_mean, 5, MANY),
+    "_decimal_try_sum": Signature(lambda *args: attempt(_total(*args)), 3, MANY),
+    "_decimal_try_avg": Signature(lambda *args: attempt(_mean(*args)), 5, MANY),
 }
 """Of no text of users: what sums and averages of decimals become."""
 
-__all__ = ["FUNCTIONS", "LIMBS", "calculate", "exact", "mean_type", "rounded", "sum_type"]
+__all__ = ["FUNCTIONS", "LIMBS", "calculate", "exact", "may_overflow", "mean_type", "rounded", "sum_type"]
