@@ -117,6 +117,6 @@ STEPS: Final[Mapping[str, Callable[..., float]]] = {
     "concat_ws": lambda mark, *args: sum(map(_length, args)) * max(1, _length(mark)),
     **dict.fromkeys(
         ("format_string", "printf", "regexp_count", "regexp_instr", "regexp_substr", "regexp_extract_all", "regexp_replace", "str_to_map",
-         "split"), _never,
+         "split", "rlike", "regexp", "regexp_like", "regexp_extract"), _never,
     ),
 }  # fmt: skip

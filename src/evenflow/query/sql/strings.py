@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -16,8 +16,9 @@ from evenflow.query.sql import operators as op
 from evenflow.query.sql.arrays import concatenated, reversed_array, words_joined
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.collated import FOLDED, folded
+from evenflow.query.sql.matching import looks_around, matches, may_be_empty, replaced
 from evenflow.query.sql.node import InvalidValue, Node, Value, call, choose, lift, literal, rowwise
-from evenflow.query.sql.patterns import compiled, looks_around, matches, may_be_empty, replaced
+from evenflow.query.sql.patterns import Pattern, java_pattern, replacement
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.types import BINARY, BOOL, INT, STRING, floating, integral, name_of
 
@@ -294,20 +295,25 @@ def re2_options(pattern: str, fold: bool = False) -> pc.MatchSubstringOptions:
     return pc.MatchSubstringOptions(re.sub(r"\\Z$", r"\\z", pattern), ignore_case=fold)
 
 
-def pattern_of(node: Node, what: str) -> str:
-    """A constant regular expression, checked now. Spark's are Java's; RE2 has no look-around and no back-references."""
-    pattern = constant_of(node, f"the pattern of {what}")
-    if not isinstance(pattern, str):
+def pattern_of(node: Node, what: str) -> Pattern:
+    """A constant regular expression of Java, checked now. RE2 has no look-around and no back-references."""
+    text = constant_of(node, f"the pattern of {what}")
+    if not isinstance(text, str):
         raise TypeMismatch(f"the pattern of {what} must be a string")
+    pattern = java_pattern(text, what)
     try:
-        pc.match_substring_regex(pa.array([""]), pattern=pattern)
+        pc.match_substring_regex(pa.array([""]), pattern=pattern.re2)
     except pa.ArrowInvalid as error:
-        raise ExpressionError(f"{what}: the pattern {pattern!r} is not available: {error}") from None
+        raise ExpressionError(f"{what}: the pattern {text!r} is not available: {error}") from None
     return pattern
 
 
 def _rlike(a: Node, pattern: Node) -> Node:
-    return lift(call("match_substring_regex", pc.MatchSubstringOptions(pattern_of(pattern, "rlike"))), BOOL, _text(a, "rlike"))
+    mark = pattern_of(pattern, "rlike")
+    if mark.test is not None:
+        return lift(call("match_substring_regex", pc.MatchSubstringOptions(mark.test)), BOOL, _text(a, "rlike"))
+    quick, slow = call("match_substring_regex", pc.MatchSubstringOptions(mark.re2)), mark.compiled("rlike") if mark.apart else None
+    return lift(mark.kernel(quick, lambda text: slow is not None and slow.search(text) is not None, BOOL), BOOL, _text(a, "rlike"))
 
 
 def _regexp_replace(a: Node, pattern: Node, new: Node) -> Node:
@@ -315,38 +321,29 @@ def _regexp_replace(a: Node, pattern: Node, new: Node) -> Node:
     if not isinstance(text, str):
         raise TypeMismatch("the replacement of regexp_replace must be a string")
     mark = pattern_of(pattern, "regexp_replace")
-    if may_be_empty(mark):
-        empty = _for_python(mark, "regexp_replace")
-        if any(int(group) > empty.groups for group in re.findall(r"(?<!\\)\$(\d)", text)):
-            raise ExpressionError(f"regexp_replace: the pattern {mark!r} has {empty.groups} groups, and {text!r} names one more")
-        return rowwise(partial(replaced, empty, _expanded(text)), STRING, _text(a, "regexp_replace"))
-    options = pc.ReplaceSubstringOptions(mark, _replacement(text))
-    return lift(call("replace_substring_regex", options), STRING, _text(a, "regexp_replace"))
+    parts = replacement(text, mark)
+    if may_be_empty(mark) or any(isinstance(part, int) and part > 9 for part in parts):  # Of matches of nothing RE2 finds fewer than Java.
+        return rowwise(partial(replaced, mark.compiled("regexp_replace"), _expanded(parts)), STRING, _text(a, "regexp_replace"))
+    given = "".join(f"\\{part}" if isinstance(part, int) else part.replace("\\", "\\\\") for part in parts)
+    quick = call("replace_substring_regex", pc.ReplaceSubstringOptions(mark.re2, given))
+    if mark.apart is None:
+        return lift(quick, STRING, _text(a, "regexp_replace"))
+    slow = partial(mark.compiled("regexp_replace").sub, _expanded(parts))
+    return lift(mark.kernel(quick, slow, STRING), STRING, _text(a, "regexp_replace"))
 
 
-def _expanded(text: str) -> Callable[[re.Match[str]], str]:
+def _expanded(parts: Sequence[str | int]) -> Callable[[re.Match[str]], str]:
     """What Java's replacement is for a match."""
-    return lambda found: re.sub(r"\$(\d)|\\(.)", lambda m: (found[int(m[1])] or "") if m[1] else m[2], text)
-
-
-def _replacement(text: str) -> str:
-    r"""Java's $1 and \$ as RE2's \1 and $."""
-
-    def one(match: re.Match[str]) -> str:
-        group, escaped = match.groups()
-        return f"\\{group}" if group else "\\\\" if escaped == "\\" else str(escaped)
-
-    return re.sub(r"\$(\d)|\\(.)", one, text)
+    return lambda found: "".join((found[part] or "") if isinstance(part, int) else part for part in parts)
 
 
 def _regexp_extract(a: Node, pattern: Node, group: Node | None = None) -> Node:
     """The group of the first match; empty if there is none."""
     number = 1 if group is None else constant_of(group, "the group of regexp_extract")
-    text = pattern_of(pattern, "regexp_extract")
-    named, count = _named_groups(text)
-    if not isinstance(number, int) or not 0 <= number <= count:
-        raise ExpressionError(f"regexp_extract: the pattern {text!r} has groups 0 to {count}, not {number}")
-    extract = call("extract_regex", pc.ExtractRegexOptions(f"(?P<g0>{named})"))
+    mark = pattern_of(pattern, "regexp_extract")
+    if not isinstance(number, int) or not 0 <= number <= mark.groups:
+        raise ExpressionError(f"regexp_extract: the pattern {mark.java!r} has groups 0 to {mark.groups}, not {number}")
+    extract = call("extract_regex", pc.ExtractRegexOptions(f"(?P<g0>{_named_groups(mark.re2)})"))
 
     def kernel(value: Value) -> Value:
         if isinstance(value, pa.Scalar):
@@ -354,11 +351,15 @@ def _regexp_extract(a: Node, pattern: Node, group: Node | None = None) -> Node:
         found = pc.struct_field(extract(value), [number])
         return pc.if_else(pc.is_valid(value), pc.coalesce(found, pa.scalar("")), pa.scalar(None, STRING))
 
-    return lift(kernel, STRING, _text(a, "regexp_extract"))
+    if mark.apart is None:
+        return lift(kernel, STRING, _text(a, "regexp_extract"))
+    slow = mark.compiled("regexp_extract")
+    first = lambda text: "" if (found := slow.search(text)) is None else found[number] or ""  # noqa: E731
+    return lift(mark.kernel(kernel, first, STRING), STRING, _text(a, "regexp_extract"))
 
 
-def _named_groups(pattern: str) -> tuple[str, int]:
-    """The pattern with its groups named g1, g2, ..., as Arrow wants them, and how many there are."""
+def _named_groups(pattern: str) -> str:
+    """The pattern with its groups named g1, g2, ..., as Arrow wants them."""
     out, count, bracket, i = [], 0, False, 0
     while i < len(pattern):
         here = pattern[i]
@@ -372,7 +373,7 @@ def _named_groups(pattern: str) -> tuple[str, int]:
             here = f"(?P<g{count}>"
         out.append(here)
         i += 1
-    return "".join(out), count
+    return "".join(out)
 
 
 def _split(a: Node, pattern: Node, limit: Node | None = None) -> Node:
@@ -380,11 +381,11 @@ def _split(a: Node, pattern: Node, limit: Node | None = None) -> Node:
     if not isinstance(parts, int) or isinstance(parts, bool) or abs(parts) > _REST:
         raise TypeMismatch("the limit of split must be an int")
     mark = pattern_of(pattern, "split")
-    if not mark:
+    if not mark.java:
         return rowwise(partial(_characters, parts), pa.list_(STRING), _text(a, "split"))
     if looks_around(mark) or may_be_empty(mark):  # Arrow splits what is left as a text of its own, and by nothing for ever.
-        return rowwise(partial(_split_as_java, _for_python(mark, "split"), parts), pa.list_(STRING), _text(a, "split"))
-    options = pc.SplitPatternOptions(mark, max_splits=parts - 1 if parts > 0 else None)
+        return rowwise(partial(_split_by_match, mark.compiled("split"), parts), pa.list_(STRING), _text(a, "split"))
+    options = pc.SplitPatternOptions(mark.re2, max_splits=parts - 1 if parts > 0 else None)
     return lift(call("split_pattern_regex", options), pa.list_(STRING), _text(a, "split"))
 
 
@@ -394,7 +395,7 @@ def _characters(limit: int, text: str) -> list[str]:
     return [*text[: count - 1], text[count - 1 :]] if text else [""]
 
 
-def _split_as_java(pattern: re.Pattern[str], limit: int, text: str) -> list[str]:
+def _split_by_match(pattern: re.Pattern[str], limit: int, text: str) -> list[str]:
     """As Java splits: a match of nothing at the start of the text makes no part."""
     parts: list[str] = []
     start = 0
@@ -406,15 +407,6 @@ def _split_as_java(pattern: re.Pattern[str], limit: int, text: str) -> list[str]
         parts.append(text[start : match.start()])
         start = match.end()
     return [*parts, text[start:]]
-
-
-def _for_python(pattern: str, what: str) -> re.Pattern[str]:
-    """For what RE2 does not do as Java: of matches of nothing it finds fewer."""
-    try:
-        return compiled(pattern)
-    except re.error as error:
-        why = "matches the empty text" if may_be_empty(pattern) else "asks where in the text it is"
-        raise ExpressionError(f"{what}: the pattern {pattern!r} {why}, and then it is not available: {error}") from None
 
 
 # The rest

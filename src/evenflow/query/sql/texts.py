@@ -15,10 +15,10 @@ import pyarrow as pa
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import octets
 from evenflow.query.sql.casts import cast, java_double
+from evenflow.query.sql.matching import matches
 from evenflow.query.sql.nested import checked_map
 from evenflow.query.sql.node import InvalidValue, Node, choose, lift, literal, rowwise
 from evenflow.query.sql.operators import compare
-from evenflow.query.sql.patterns import as_java, matches
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import MANY, Signature, constant_of
 from evenflow.query.sql.strings import pattern_of, text_part
@@ -156,18 +156,14 @@ def _quoted(text: str) -> str:
 
 def _python(pattern: Node, what: str) -> re.Pattern[str]:
     """The pattern for Python, of those that RE2 knows too."""
-    text = pattern_of(pattern, what)
-    try:
-        return re.compile(as_java(text), re.ASCII)
-    except re.error as error:
-        raise ExpressionError(f"{what}: the pattern {text!r} is not available: {error}") from None
+    return pattern_of(pattern, what).compiled(what)
 
 
 def _not_empty(pattern: Node, what: str) -> re.Pattern[str]:
     """Of what matches nothing at all Java finds one between the halves of a character, too."""
     found = _python(pattern, what)
     if found.match("") is not None:
-        raise ExpressionError(f"{what}: the pattern {pattern_of(pattern, what)!r} matches the empty text, which is not available")
+        raise ExpressionError(f"{what}: the pattern {pattern_of(pattern, what).java!r} matches the empty text, which is not available")
     return found
 
 
@@ -185,7 +181,7 @@ def _group_of(node: Node | None, pattern: re.Pattern[str], text: str, what: str)
 
 def _extract_all(a: Node, pattern: Node, group: Node | None = None) -> Node:
     found = _not_empty(pattern, "regexp_extract_all")
-    number = _group_of(group, found, pattern_of(pattern, "regexp_extract_all"), "regexp_extract_all")
+    number = _group_of(group, found, pattern_of(pattern, "regexp_extract_all").java, "regexp_extract_all")
     run = lambda text: [match[number] or "" for match in matches(found, text)]  # noqa: E731
     return rowwise(run, pa.list_(STRING), words(a, "regexp_extract_all"))
 
