@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars
@@ -479,3 +480,51 @@ def test_what_had_another_name_in_spark_4_0_is_known_by_the_present_one() -> Non
 
     package = "org.apache.spark.sql.catalyst.expressions"
     assert {kind_of({"class": f"{package}.{name}"}) for name in ("TimeAdd", "TimestampAddInterval")} == {"TimestampAddInterval"}
+
+
+LCASE = "string collate UTF8_LCASE"
+
+
+def collated(name: str = "k", type_: Any = LCASE) -> Json:
+    return node("AttributeReference", name=name, exprId={"id": IDS[name]}, dataType=type_)
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        LCASE,
+        {"type": "array", "elementType": "string collate UNICODE_CI", "containsNull": True},
+        {"type": "struct", "fields": [{"name": "a", "type": "string", "metadata": {"__COLLATIONS": {"a": "spark.UTF8_LCASE"}}}]},
+    ],
+)
+def test_an_expression_of_a_collated_column_is_refused(type_: Any) -> None:
+    with pytest.raises(NotPortable, match=r"'k'.*collate U\w+_\w+.*lower\(x\)"):
+        written(node("EqualTo", collated("k", type_), literal("A", "string")))
+    with pytest.raises(NotPortable, match=r"collate UTF8_LCASE"):
+        written(cast(column("k"), LCASE))
+    with pytest.raises(NotPortable, match="Collate"):
+        written(node("Collate", column("k"), node("ResolvedCollation", collationName="UTF8_LCASE")))
+
+
+def test_a_collation_by_bytes_is_none() -> None:
+    assert written(cast(collated("k", "string collate UTF8_BINARY"), "string")) == "CAST(`k` AS STRING)"
+    assert written(cast(column("n"), "string collate UTF8_BINARY")) == "CAST(`n` AS STRING)"
+
+
+@pytest.mark.parametrize("type_", [LCASE, "array<string collate UNICODE>", "struct<a:string collate UTF8_LCASE>"])
+def test_a_collated_column_of_spark_is_refused_by_its_name(type_: str) -> None:
+    output = (Attribute(1, "ts", "timestamp"), Attribute(2, "k", type_), Attribute(3, "n", "bigint"))
+    read = Plan("StreamingRelationV2", {}, output=output)
+    timed = Plan("EventTimeWatermark", {"eventTime": column("ts")}, (read,), "~Watermark", output=output, delay_us=10_000_000)
+    counted = node("AggregateExpression", node("Count", literal("1")), isDistinct=False)
+    for plan in (
+        Plan("Deduplicate", {"keys": [column("k")]}, (timed,), output=output),
+        Plan("Deduplicate", {"keys": []}, (timed,), "~Deduplicate", output=output),
+        Plan("Aggregate", {"groupingExpressions": [column("k")], "aggregateExpressions": [column("k"), alias(counted, "c", 9)]}, (read,),
+             output=(output[1], Attribute(9, "c", "bigint"))),
+        Plan("Deduplicate", {"keys": [column("k")]}, (replace(project(timed, column("k")), output=output[1:2]),), output=output[1:2]),
+    ):  # fmt: skip
+        with pytest.raises(NotPortable, match=r"'k' is a string collate U\w+.*lower\(x\)"):
+            lowered(plan, mode="update")
+    unread = Plan("Deduplicate", {"keys": [column("n")]}, (project(timed, column("n")),), output=output[2:])
+    assert lowered(unread).columns == ["n"]

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 from evenflow.errors import NotPortable, QueryError, TypeMismatch
 from evenflow.query.duration import duration_us
+from evenflow.query.ported.nodes import collation_of
 from evenflow.query.ported.tree import Expression, read_expression
 from evenflow.query.sql.composed import WITH_NULLS
 from evenflow.query.sql.functions import FUNCTIONS
@@ -103,6 +104,9 @@ class SqlWriter:
     def sql(self, tree: Expression) -> str:
         """The expression as Spark SQL. Raises NotPortable."""
         self._check_zone(tree)
+        if (collation := collation_of(tree.fields.get("dataType"))) is not None:
+            self.refuse(tree, f"it is a string collate {collation}, and texts are compared by their bytes here; take lower(x) in its "
+                              "place, or x COLLATE UTF8_BINARY to compare by bytes")  # fmt: skip
         if (written := _WRITERS.get(tree.kind)) is not None:
             return written(self, tree)
         if tree.kind in _SIGNS:
@@ -179,6 +183,7 @@ class SqlWriter:
         return f"INTERVAL '{span_us}' MICROSECOND"
 
     def type(self, tree: Expression, type_: Any) -> str:
+        type_ = "string" if isinstance(type_, str) and type_.lower() == "string collate utf8_binary" else type_
         if isinstance(type_, str) and (type_ in _TYPES or _DECIMAL.fullmatch(type_)):
             return _TYPES.get(type_, type_)
         try:

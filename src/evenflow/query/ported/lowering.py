@@ -23,7 +23,7 @@ from evenflow.query.ported.chain import ALIASES, Chain, chain_of, grouped, neede
 from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
 from evenflow.query.ported.names import Names
-from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL, check_policy, check_told
+from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL, check_collations, check_policy, check_told
 from evenflow.query.ported.tree import Attribute, Expression, Plan, conjuncts
 from evenflow.query.ported.windows import Window, end_of_window, passes, renaming, sets_of, starts_over, window_of, without_bounds
 from evenflow.query.refreshed import refreshed_tables
@@ -163,7 +163,9 @@ class PlanLowering:
         if lacking is not None:
             columns.append(lacking)
         names = [self.names.of(column) for column in columns]
-        kept = [name for column, name in zip(columns, names, strict=True) if column.id in self.used or column == time] or names[:1]
+        wanted = [column for column in columns if column.id in self.used or column == time] or columns[:1]
+        check_collations(wanted)
+        kept = [self.names.of(column) for column in wanted]
         holding = [free_name(f"holds_{number}", names) for number in range(chain.conditions if chain is not None else 0)]
         above = chain.nodes if chain is not None else ()
         source = self.origin.stream(plan, names + holding, kept + holding, above, None if lacking is None else lacking.id)
@@ -333,7 +335,9 @@ class PlanLowering:
                 raise QueryError(f"a {how} join of a table with a stream would wait for its end; put the stream on the left")
             left, right, how = right, left, MIRRORED[how]
         names = [self.names.of(column) for column in right.output]
-        kept = [name for column, name in zip(right.output, names, strict=True) if column.id in self.used]
+        wanted = [column for column in right.output if column.id in self.used]
+        check_collations(wanted)
+        kept = [self.names.of(column) for column in wanted]
         relation = self._settled(self.node(left))
         self._check_final(relation, "a join")
 

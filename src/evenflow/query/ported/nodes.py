@@ -3,10 +3,13 @@ those that have no box."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, Final
 
 from evenflow.errors import NotPortable, QueryError
-from evenflow.query.ported.tree import Plan
+from evenflow.query.ported.tree import Attribute, Plan
 
 STATEFUL: Final = frozenset({
     "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Sort",
@@ -34,6 +37,8 @@ HOW: Final = {
 """The joins, and what each is called here."""
 MIRRORED: Final = {"inner": "inner", "right": "left"}
 """Joins that are the same with the sides changed."""
+_COLLATED: Final = re.compile(r"\bcollate (\w+)|\b__COLLATIONS\b.*?spark\.(\w+)", re.IGNORECASE)
+"""In a type as Spark writes it, and in its JSON, which has those of the fields of a structure aside."""
 
 
 def check_told(plan: Plan) -> None:
@@ -44,6 +49,23 @@ def check_told(plan: Plan) -> None:
         raise QueryError("Evenflow has no try_cast here; do it before withWatermark, or right above it")
     if plan.has_options:
         raise QueryError("functions of JSON and CSV have no options here; write it before withWatermark, or with ef.sql")
+
+
+def collation_of(type_: Any) -> str | None:
+    """By what Spark compares texts of this type, given as it is written or as its JSON; None if by their bytes, as here."""
+    text = type_ if isinstance(type_, str) else json.dumps(type_)
+    names = (found[1] or found[2] for found in _COLLATED.finditer(text))
+    return next((name for name in names if name.upper() != "UTF8_BINARY"), None)
+
+
+def check_collations(columns: Iterable[Attribute]) -> None:
+    """QueryError for a column that comes from Spark with a collation, of which nothing would be left here."""
+    for column in columns:
+        if (collation := collation_of(column.type)) is not None:
+            raise QueryError(
+                f"column {column.name!r} is a string collate {collation}, and columns are compared by their bytes here; "
+                "in its place take lower(x), or x COLLATE UTF8_BINARY to compare by bytes"
+            )
 
 
 def check_policy(plan: Plan, policy: str) -> None:
@@ -58,4 +80,4 @@ def check_policy(plan: Plan, policy: str) -> None:
         raise NotPortable(message, marks[0].shown, marks[0].kind)
 
 
-__all__ = ["HOW", "MIRRORED", "REMEDIES", "STATEFUL", "check_policy", "check_told"]
+__all__ = ["HOW", "MIRRORED", "REMEDIES", "STATEFUL", "check_collations", "check_policy", "check_told", "collation_of"]

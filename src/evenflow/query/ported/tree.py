@@ -59,10 +59,11 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """A column that a node of the plan puts out."""
+    """A column that a node of the plan puts out. type: as Spark writes it, where it is known."""
 
     id: int
     name: str
+    type: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,10 @@ def collate(given: list[exp.Expr]) -> exp.Expr:
 
 def collated(tree: exp.Expr) -> exp.Expr:
     """The tree with comparisons of small letters in the place of what is compared so. What nobody can answer is left."""
+    for type_, place in ((exp.DataType, "collate"), (exp.CollateColumnConstraint, "this")):
+        for each in tree.find_all(type_):
+            if isinstance(name := each.args.get(place), exp.Column):  # So it is read, and is none. `type_of` refuses it.
+                each.set(place, exp.var(name.name))
     found = {id(node.parent): node.parent for node in tree.find_all(exp.Collate)}
     for collation in list(tree.find_all(exp.Collate)):
         if _name(collation) == "UTF8_BINARY":

@@ -12,6 +12,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from evenflow.errors import ExpressionError, QueryError
+from evenflow.query.sql.collated import REFUSED
 from evenflow.query.sql.types import BOOL, DATE, DOUBLE, INT, LONG, STRING, TIMESTAMP, TIMESTAMP_NTZ
 from evenflow.stream.schema import VARIANT, map_of, parse_type, spark_type, struct_of
 
@@ -24,6 +25,7 @@ CAST_TYPES: Final[Mapping[str, pa.DataType]] = MappingProxyType({
 
 
 def type_of(tree: exp.DataType) -> pa.DataType:
+    _check_collation(tree)
     kind = tree.this.value if hasattr(tree.this, "value") else str(tree.this)
     if kind == "DECIMAL":
         sizes = [int(p.this.this) for p in tree.expressions]
@@ -35,6 +37,13 @@ def type_of(tree: exp.DataType) -> pa.DataType:
     if kind not in CAST_TYPES:
         raise ExpressionError(f"there is no cast to {tree.sql()}; the types are {', '.join(t.lower() for t in CAST_TYPES)}, decimal")
     return CAST_TYPES[kind]
+
+
+def _check_collation(tree: exp.DataType) -> None:
+    """ExpressionError for a string, or a field of it, that is compared by something else than its bytes."""
+    named = [tree.args.get("collate"), *(each.this for part in tree.expressions for each in part.find_all(exp.CollateColumnConstraint))]
+    if any(each is not None and each.name.upper() != "UTF8_BINARY" for each in named):
+        raise ExpressionError(f"the type {tree.sql(dialect='spark')!r}: {REFUSED}")
 
 
 def _nested(kind: str, tree: exp.DataType) -> pa.DataType:

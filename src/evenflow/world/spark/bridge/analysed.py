@@ -88,7 +88,7 @@ class _Session:
         kind = kind_of(fields)
         children = tuple(self._read(nodes, child) for child in _each(node.children()))
         streaming = bool(node.isStreaming())
-        output = tuple(Attribute(int(column.exprId().id()), str(column.name())) for column in _each(node.output()))
+        output = tuple(_attribute(column) for column in _each(node.output()))
         text = str(node.simpleString(1000)) if streaming else ""
         delay_us = None
         if kind == "EventTimeWatermark":
@@ -130,6 +130,10 @@ def _asks(node: Mapping[str, Any]) -> bool:
     """Whether a condition has IN (SELECT ...) or EXISTS (SELECT ...)."""
     text = json.dumps(node.get("condition"))
     return any(f'catalyst.expressions.{kind}"' in text for kind in ("ListQuery", "Exists"))
+
+
+def _attribute(column: Any) -> Attribute:
+    return Attribute(int(column.exprId().id()), str(column.name()), str(column.dataType().catalogString()))
 
 
 def _inlined(root: Any, jvm: Any) -> Any:
