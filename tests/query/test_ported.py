@@ -495,6 +495,7 @@ def collated(name: str = "k", type_: Any = LCASE) -> Json:
         LCASE,
         {"type": "array", "elementType": "string collate UNICODE_CI", "containsNull": True},
         {"type": "struct", "fields": [{"name": "a", "type": "string", "metadata": {"__COLLATIONS": {"a": "spark.UTF8_LCASE"}}}]},
+        {"type": "struct", "fields": [{"name": "a", "type": "string", "metadata": {"__COLLATIONS": {"a": "icu.UNICODE_CI"}}}]},
     ],
 )
 def test_an_expression_of_a_collated_column_is_refused(type_: Any) -> None:
@@ -507,6 +508,8 @@ def test_an_expression_of_a_collated_column_is_refused(type_: Any) -> None:
 
 
 def test_a_collation_by_bytes_is_none() -> None:
+    fields = [{"name": "collate x", "type": "string", "metadata": {"__COLLATIONS": {"a": "spark.UTF8_BINARY"}}}]
+    assert written(node("IsNull", collated("k", {"type": "struct", "fields": fields}))) == "(`k` IS NULL)"
     assert written(cast(collated("k", "string collate UTF8_BINARY"), "string")) == "CAST(`k` AS STRING)"
     assert written(cast(column("n"), "string collate UTF8_BINARY")) == "CAST(`n` AS STRING)"
 

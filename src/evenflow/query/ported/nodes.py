@@ -3,9 +3,8 @@ those that have no box."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from evenflow.errors import NotPortable, QueryError
@@ -37,8 +36,9 @@ HOW: Final = {
 """The joins, and what each is called here."""
 MIRRORED: Final = {"inner": "inner", "right": "left"}
 """Joins that are the same with the sides changed."""
-_COLLATED: Final = re.compile(r"\bcollate (\w+)|\b__COLLATIONS\b.*?spark\.(\w+)", re.IGNORECASE)
-"""In a type as Spark writes it, and in its JSON, which has those of the fields of a structure aside."""
+_COLLATED: Final = re.compile(r"\bcollate (\w+)", re.IGNORECASE)
+_OF_FIELDS: Final = "__COLLATIONS"
+"""Where the JSON of a structure's field has collations, each behind who provides it."""
 
 
 def check_told(plan: Plan) -> None:
@@ -53,9 +53,21 @@ def check_told(plan: Plan) -> None:
 
 def collation_of(type_: Any) -> str | None:
     """By what Spark compares texts of this type, given as it is written or as its JSON; None if by their bytes, as here."""
-    text = type_ if isinstance(type_, str) else json.dumps(type_)
-    names = (found[1] or found[2] for found in _COLLATED.finditer(text))
-    return next((name for name in names if name.upper() != "UTF8_BINARY"), None)
+    return next((name for name in _collations(type_) if name.upper() != "UTF8_BINARY"), None)
+
+
+def _collations(type_: Any) -> Iterator[str]:
+    if isinstance(type_, str):
+        yield from _COLLATED.findall(type_)
+    elif isinstance(type_, list):
+        for each in type_:
+            yield from _collations(each)
+    elif isinstance(type_, Mapping):
+        for key, each in type_.items():
+            if key == _OF_FIELDS:
+                yield from (str(name).rpartition(".")[2] for name in each.values())
+            elif key != "name":
+                yield from _collations(each)
 
 
 def check_collations(columns: Iterable[Attribute]) -> None:
