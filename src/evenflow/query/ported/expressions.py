@@ -17,6 +17,7 @@ from evenflow.query.ported.nodes import collation_of
 from evenflow.query.ported.tree import Expression, read_expression
 from evenflow.query.sql.composed import WITH_NULLS
 from evenflow.query.sql.functions import FUNCTIONS
+from evenflow.query.sql.intervals import UNITS_US
 from evenflow.query.sql.lambdas import HIGHER
 from evenflow.query.sql.types import name_of
 from evenflow.stream.schema import quoted, spark_type
@@ -77,6 +78,7 @@ _TYPES: Final = {
     "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
     "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP", "timestamp_ntz": "TIMESTAMP_NTZ",
 }  # fmt: skip
+_WHOLE: Final = ("byte", "short", "integer", "long")
 _PYTHON: Final = ("PythonUDF", "PythonUDAF")
 _DECIMAL: Final = re.compile(r"decimal\(\d+,-?\d+\)")
 _ZONED: Final = frozenset({"date", "string", "timestamp", "timestamp_ntz"})
@@ -180,6 +182,9 @@ class SqlWriter:
             self.refuse(tree, str(error))
         if "month" in str(tree.fields["dataType"]) or "year" in str(tree.fields["dataType"]):
             self.refuse(tree, "months and years have no fixed length; write days")
+        unit = _unit_of(tree.fields["dataType"]).upper()
+        if unit in ("DAY", "HOUR", "MINUTE") and span_us % UNITS_US[unit] == 0:
+            return f"INTERVAL '{span_us // UNITS_US[unit]}' {unit}"
         return f"INTERVAL '{span_us}' MICROSECOND"
 
     def type(self, tree: Expression, type_: Any) -> str:
@@ -197,8 +202,12 @@ class SqlWriter:
         if target == "interval" and inner.kind == "Literal":
             return self.interval(tree, str(inner.fields["value"]))
         given = _type_of(inner)
-        if target == given or (_is_span(target) and _is_span(given)):
+        if target == given:
             return self.sql(inner)
+        if _is_span(target) and _is_span(given):
+            return self.sql(inner) if _unit_of(target) in ("second", "interval") else f"CAST({self.sql(inner)} AS {target.upper()})"
+        if _is_span(given) and target in _WHOLE:
+            return f"CAST(CAST({self.sql(inner)} AS {given.upper()}) AS {self.type(tree, target)})"
         return f"CAST({self.sql(inner)} AS {self.type(tree, target)})"
 
     def case(self, tree: Expression) -> str:
@@ -386,6 +395,11 @@ def _type_of(tree: Expression) -> Any:
 def _is_span(type_: Any) -> bool:
     """Whether it is a type of intervals, of which Spark has one for each pair of units. Those of months are refused where they stand."""
     return isinstance(type_, str) and type_.startswith("interval")
+
+
+def _unit_of(type_: Any) -> str:
+    """The last unit of a type of intervals."""
+    return str(type_).rsplit(" ", 1)[-1]
 
 
 def quoted_text(text: str) -> str:

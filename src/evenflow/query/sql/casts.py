@@ -16,12 +16,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.errors import ArithmeticOverflow, TypeMismatch
+from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import calendar
 from evenflow.query.sql.decimals import decimals
+from evenflow.query.sql.intervals import UNITS_US
 from evenflow.query.sql.moments import parse_date, parse_timestamp
 from evenflow.query.sql.nested_casts import nested_cast
-from evenflow.query.sql.node import InvalidValue, Kernel, Node, Value, lift, literal
+from evenflow.query.sql.node import InvalidValue, Kernel, Node, Value, lift, literal, measured
 from evenflow.query.sql.types import (
     BINARY,
     BOOL,
@@ -67,9 +68,19 @@ def cast(node: Node, type: pa.DataType, *, try_: bool = False) -> Node:
         if node.raises:  # Such as assert_true(...), which is still to be asked.
             return lift(lambda v: nothing if isinstance(v, pa.Scalar) else pa.nulls(len(v), type), type, node)
         return literal(nothing, node.text)
-    kernel, raises = _kernel(node.type, type, try_)
+    if node.type == INTERVAL and integral(type):
+        kernel, raises = _count(node, type, try_), True
+    else:
+        kernel, raises = _kernel(node.type, type, try_)
     result = lift(kernel, type, node, raises=raises and not try_)
     return Node(result.type, result.run, result.constant, result.raises, node.text)
+
+
+def of_unit(node: Node, unit: str) -> Node:
+    """`CAST(interval AS INTERVAL unit)`: without what is shorter than the unit."""
+    one = UNITS_US[unit.upper()]
+    whole = lift(lambda v: pc.multiply(pc.divide(v.cast(LONG), one), one).cast(INTERVAL), INTERVAL, node)
+    return measured(node if unit == "second" else whole, unit)
 
 
 def try_constant(node: Node, type: pa.DataType) -> Node | None:
@@ -335,9 +346,15 @@ def _seconds(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
     return _narrowed(_floor_seconds, source, target, try_)
 
 
-def _span_seconds(source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
-    """Whole seconds of an interval, rounded towards zero."""
-    return _narrowed(lambda value: pc.divide(value.cast(LONG), _SECOND_US), source, target, try_)
+def _count(node: Node, target: pa.DataType, try_: bool) -> Kernel:
+    """How many of its last unit an interval has, rounded towards zero. ExpressionError if nobody knows which that is."""
+    if not node.unit:
+        raise ExpressionError(
+            f"CAST({node.text} AS {name_of(target)}) counts in the interval's last unit, and that of {node.text} is not known here; "
+            f"say it, CAST(CAST({node.text} AS INTERVAL HOUR) AS {name_of(target)}), or count with {node.text} div INTERVAL '1' SECOND"
+        )
+    unit = UNITS_US[node.unit.upper()]
+    return _narrowed(lambda value: pc.divide(value.cast(LONG), unit), node.type, target, try_)
 
 
 def _narrowed(whole: Kernel, source: pa.DataType, target: pa.DataType, try_: bool) -> Kernel:
@@ -418,6 +435,5 @@ _SIMPLE: Final[dict[tuple[str, str], tuple[Callable[[pa.DataType, pa.DataType, b
     ),
     ("integer", "timestamp"): (_from_seconds, False),
     ("real", "timestamp"): (_from_real_seconds, True),
-    (name_of(INTERVAL), "integer"): (_span_seconds, True),
 }
 """What makes the kernel, and whether it may refuse a value."""

@@ -9,9 +9,9 @@ import pyarrow as pa
 from evenflow.errors import TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import InvalidValue, Node, call, choose, lift, literal, rowwise
+from evenflow.query.sql.node import InvalidValue, Node, call, choose, lift, literal, measured, rowwise, unit_of
 from evenflow.query.sql.signature import MANY, Signature
-from evenflow.query.sql.types import BOOL, DOUBLE, NULL, common, floating, name_of, numeric, stringy
+from evenflow.query.sql.types import BOOL, DOUBLE, INTERVAL, NULL, common, floating, name_of, numeric, stringy
 
 
 def _if(condition: Node, value: Node, other: Node) -> Node:
@@ -24,7 +24,8 @@ def _coalesce(*args: Node) -> Node:
     nodes = [cast(a, type) for a in args]
     if any(n.raises for n in nodes[1:]):
         return choose([(op.negation(op.is_null(n)), n) for n in nodes[:-1]], nodes[-1])
-    return lift(call("coalesce"), type, *nodes, strict=False)
+    found = lift(call("coalesce"), type, *nodes, strict=False)
+    return measured(found, unit_of(nodes)) if type == INTERVAL else found
 
 
 def _nullif(a: Node, b: Node) -> Node:

@@ -15,7 +15,7 @@ from evenflow.query.sql import calendar, times
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.moments import offset_at, offset_s
-from evenflow.query.sql.node import InvalidValue, Node, lift, literal, rowwise
+from evenflow.query.sql.node import InvalidValue, Node, lift, literal, measured, rowwise
 from evenflow.query.sql.shapes import nulls, over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.types import (
@@ -174,8 +174,8 @@ def _make_interval(*given: Node) -> Node:
         return found
 
     if not nodes:
-        return literal(pa.scalar(0, INTERVAL))
-    return op.cast_raw(rowwise(one, LONG, *nodes, raises=True), INTERVAL)
+        return measured(literal(pa.scalar(0, INTERVAL)), "second")
+    return op.cast_raw(rowwise(one, LONG, *nodes, raises=True), INTERVAL, "second")
 
 
 def _from_unix_date(a: Node) -> Node:
@@ -259,7 +259,7 @@ def later_by(unit: str, count: Node, a: Node) -> Node:
     if unit not in _MONTHS:
         span = times.SPANS[unit]
         total = lift(lambda n: pc.multiply_checked(n, pa.scalar(span, LONG)), LONG, cast(count, LONG), raises=True)
-        return op.arithmetic("+", a, op.cast_raw(total, INTERVAL))
+        return op.arithmetic("+", a, op.cast_raw(total, INTERVAL, "second"))
     by = _MONTHS[unit]
 
     def one(micros: int, n: int) -> int:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import ExpressionError
-from evenflow.query.sql.node import Node, literal
+from evenflow.query.sql.node import UNITS, Node, literal, measured
 from evenflow.query.sql.types import INTERVAL, MONTHS
 
 UNITS_US: Final = {
@@ -31,15 +31,21 @@ def interval(tree: exp.Interval) -> Node:
     if months is not None:
         return literal(pa.scalar(pa.MonthDayNano([months, 0, 0]), MONTHS))
     if isinstance(unit, exp.IntervalSpan):
-        micros = _span(text, unit.this.name.upper(), unit.expression.name.upper(), shown)
+        micros, names = _span(text, unit.this.name.upper(), unit.expression.name.upper(), shown), [unit.expression.name]
     elif unit is not None:
-        micros = _single(text, unit.name.upper(), shown)
+        micros, names = _single(text, unit.name.upper(), shown), [unit.name]
     else:
         parts = re.findall(r"([+-]?[\d.]+)\s+([A-Za-z]+)", text)
         if not parts:
             raise ExpressionError(f"{shown!r}: an interval needs a unit, such as INTERVAL '10' SECONDS")
-        micros = sum(_single(number, name.upper(), shown) for number, name in parts)
-    return literal(pa.scalar(micros, INTERVAL))
+        micros, names = sum(_single(number, name.upper(), shown) for number, name in parts), [name for _, name in parts]
+    return measured(literal(pa.scalar(micros, INTERVAL)), max(map(last_unit, names), key=UNITS.index))
+
+
+def last_unit(name: str) -> str:
+    """The unit of `UNITS` that Spark has in the type of an interval of such units."""
+    name = name.lower().removesuffix("s")
+    return {"week": "day", "millisecond": "second", "microsecond": "second"}.get(name, name)
 
 
 def _months(text: str, unit: exp.Expr | None, shown: str) -> int | None:
@@ -67,9 +73,11 @@ def _single(text: str, unit: str, shown: str) -> int:
             f"{shown!r}: the unit must be one of {', '.join(UNITS_US).lower()}, or year and month, which stand alone: "
             "months and days are added one after the other, ts + INTERVAL '1' MONTH + INTERVAL '2' DAYS"
         )
+    if unit != "SECOND" and "." in text:
+        raise ExpressionError(f"{shown!r}: {text!r} is no whole number of {unit.lower()}s, and only seconds have a fraction")
     try:
         return int(Decimal(text.strip()) * UNITS_US[unit])
-    except InvalidOperation:
+    except (InvalidOperation, ValueError, OverflowError):
         raise ExpressionError(f"{shown!r}: {text!r} is not a number of {unit.lower()}s") from None
 
 

@@ -8,9 +8,9 @@ This file knows nothing about SQL text.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import InvalidOperation
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,7 @@ class Node:
     """type: of the result. run: computes it. constant: the value if it is known already. text: for messages.
 
     raises: it may refuse some value (overflow, division by zero, cast), so it may only see the rows that Spark would show it.
+    unit: the last unit of an interval (`UNITS`), which Spark has in its type; empty if it is not known, as of a column.
     """
 
     type: pa.DataType
@@ -53,6 +54,21 @@ class Node:
     constant: pa.Scalar | None = None
     raises: bool = False
     text: str = ""
+    unit: str = ""
+
+
+UNITS: Final = ("day", "hour", "minute", "second")
+
+
+def measured(node: Node, unit: str) -> Node:
+    """The interval with its last unit, which is one of `UNITS`, or not known."""
+    return replace(node, unit=unit)
+
+
+def unit_of(nodes: Sequence[Node]) -> str:
+    """The last unit of what is any of these intervals, or their sum: the shortest. Empty if one is not known; a null needs none."""
+    units = [node.unit for node in nodes if node.unit or node.constant is None or node.constant.is_valid]
+    return max(units, key=UNITS.index) if units and all(units) else ""
 
 
 def literal(value: pa.Scalar, text: str = "") -> Node:
@@ -158,7 +174,7 @@ def attempt(node: Node) -> Node:
             pieces = [one(batch.slice(row, 1)) for row in range(batch.num_rows)]
             return pa.concat_arrays(pieces) if pieces else pa.array([], node.type)
 
-    return Node(node.type, run, node.constant, False, node.text)
+    return Node(node.type, run, node.constant, False, node.text, node.unit)
 
 
 def rowwise(function: Callable[..., Any], type: pa.DataType, *args: Node, raises: bool = False, nulls: bool = False) -> Node:
@@ -212,6 +228,7 @@ def choose(cases: Sequence[tuple[Node, Node]], default: Node) -> Node:
     """
     type = default.type
     nodes = [n for case in cases for n in case] + [default]
+    unit = unit_of([*(value for _, value in cases), default]) if pa.types.is_duration(type) else ""
 
     def eager(batch: pa.RecordBatch) -> Value:
         result = default.run(batch)
@@ -241,9 +258,9 @@ def choose(cases: Sequence[tuple[Node, Node]], default: Node) -> Node:
             return by_rows(batch)
 
     if all(n.constant is not None for n in nodes):
-        return literal(eager(NO_ROWS))
+        return measured(literal(eager(NO_ROWS)), unit)
     raises = any(n.raises for n in nodes)
-    return Node(type, guarded if raises else eager, None, raises)
+    return Node(type, guarded if raises else eager, None, raises, unit=unit)
 
 
 def _on_rows(node: Node, batch: pa.RecordBatch) -> pa.Array:

@@ -67,7 +67,7 @@ def _abs(a: Node) -> Node:
     if a.type == MONTHS:
         return whole_months(abs(months_of(a)))
     if a.type == INTERVAL:
-        return op.cast_raw(_abs(op.cast_raw(a, LONG)), INTERVAL)
+        return op.cast_raw(_abs(op.cast_raw(a, LONG)), INTERVAL, a.unit)
     a = _number(a, "abs")
     return lift(call("abs_checked" if integral(a.type) else "abs"), a.type, a, raises=integral(a.type))
 

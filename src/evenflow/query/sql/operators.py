@@ -11,11 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.errors import ArithmeticOverflow, TypeMismatch
+from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import calendar, decimal_math
 from evenflow.query.sql.casts import cast, try_constant
 from evenflow.query.sql.months import months_by, months_of, months_together, whole_months
-from evenflow.query.sql.node import Kernel, Node, Value, call, choose, lift, literal
+from evenflow.query.sql.node import Kernel, Node, Value, call, choose, lift, literal, measured, unit_of
 from evenflow.query.sql.ordering import Signs, signs
 from evenflow.query.sql.shapes import nulls, over_arrays
 from evenflow.query.sql.types import (
@@ -245,7 +245,7 @@ def divide(a: Node, b: Node) -> Node:
     if a.type == INTERVAL:
         micros = cast_raw(a, LONG)
         return cast_raw(lift(lambda x, y: pc.round(pc.divide_checked(pc.cast(x, DOUBLE), y), round_mode="half_towards_infinity").cast(LONG),
-                             LONG, micros, cast(b, DOUBLE), raises=True), INTERVAL)  # fmt: skip
+                             LONG, micros, cast(b, DOUBLE), raises=True), INTERVAL, "second")  # fmt: skip
     if decimal_math.exact(a, b):
         return decimal_math.calculate("/", a, b)
     a, b, _ = _of_numbers("/", a, b)  # A string beside a whole number must be one too.
@@ -303,7 +303,7 @@ def negate(a: Node) -> Node:
     if a.type == MONTHS:
         return whole_months(-months_of(a))
     if a.type == INTERVAL:
-        return cast_raw(negate(cast_raw(a, LONG)), INTERVAL)
+        return cast_raw(negate(cast_raw(a, LONG)), INTERVAL, a.unit)
     if not numeric(a.type):
         a = numbers("-", a, literal(pa.scalar(None, NULL)))[0]
     return lift(call("negate_checked" if integral(a.type) else "negate"), a.type, a, raises=integral(a.type))
@@ -348,9 +348,9 @@ def _temporal(type: pa.DataType) -> bool:
     return type in (DATE, INTERVAL, MONTHS) or timestampy(type)
 
 
-def cast_raw(a: Node, type: pa.DataType) -> Node:
-    """The same bits as another type of the same width."""
-    return lift(lambda v: v.cast(type), type, a, raises=a.raises)
+def cast_raw(a: Node, type: pa.DataType, unit: str = "") -> Node:
+    """The same bits as another type of the same width. unit: the last one, if it is an interval."""
+    return measured(lift(lambda v: v.cast(type), type, a, raises=a.raises), unit)
 
 
 def micros(a: Node) -> Node:
@@ -383,23 +383,27 @@ def _moments(operator: str, a: Node, b: Node) -> Node:
         return _moved(operator, a, b)
     if operator == "-" and a.type == b.type == DATE:
         days = lift(_CHECKED["-"], LONG, *(cast(cast_raw(n, INT), LONG) for n in (a, b)))
-        return cast_raw(lift(lambda v: _CHECKED["*"](v, pa.scalar(86_400_000_000)), LONG, days, raises=True), INTERVAL)
+        return cast_raw(lift(lambda v: _CHECKED["*"](v, pa.scalar(86_400_000_000)), LONG, days, raises=True), INTERVAL, "day")
     if operator == "-" and a.type != INTERVAL and _temporal(a.type) and _temporal(b.type):
-        return cast_raw(lift(_CHECKED["-"], LONG, micros(a), micros(b), raises=True), INTERVAL)
+        return cast_raw(lift(_CHECKED["-"], LONG, micros(a), micros(b), raises=True), INTERVAL, "second")
     raise TypeMismatch(f"{a.text} {operator} {b.text}: cannot combine {name_of(a.type)} and {name_of(b.type)}")
 
 
 def _moved(operator: str, a: Node, b: Node) -> Node:
     type = a.type
     if type == DATE:
-        whole = b.constant is not None and b.constant.cast(LONG).as_py() % 86_400_000_000 == 0
-        type = DATE if whole else pa.timestamp("us", "UTC")
+        if not b.unit:
+            raise ExpressionError(
+                f"{a.text} {operator} {b.text}: a date or a timestamp, as the interval's last unit is, which is not known here; say it, "
+                f"{a.text} {operator} CAST({b.text} AS INTERVAL DAY), or move CAST({a.text} AS TIMESTAMP)"
+            )
+        type = DATE if b.unit == "day" else pa.timestamp("us", "UTC")
     elif not _temporal(type):
         raise TypeMismatch(f"{a.text} {operator} {b.text}: an interval moves a {_MOMENTS}, not {name_of(type)}")
     total = lift(_CHECKED[operator], LONG, micros(a), micros(b), raises=True)
     if type == DATE:
         return cast(cast_raw(total, TIMESTAMP_NTZ), DATE)
-    return cast_raw(total, type)
+    return cast_raw(total, type, unit_of((a, b)) if type == INTERVAL else "")
 
 
 def _months_moved(operator: str, a: Node, b: Node) -> Node:
@@ -437,9 +441,9 @@ def _scaled(a: Node, b: Node) -> Node:
     if a.type != INTERVAL or not numeric(b.type):
         raise TypeMismatch(f"{a.text} * {b.text}: cannot multiply {name_of(a.type)} by {name_of(b.type)}")
     if integral(b.type):
-        return cast_raw(lift(_CHECKED["*"], LONG, micros(a), cast(b, LONG), raises=True), INTERVAL)
+        return cast_raw(lift(_CHECKED["*"], LONG, micros(a), cast(b, LONG), raises=True), INTERVAL, "second")
     by: Callable[..., Any] = lambda x, y: pc.round(pc.multiply(pc.cast(x, DOUBLE), y), round_mode="half_towards_infinity").cast(LONG)  # noqa: E731
-    return cast_raw(lift(by, LONG, micros(a), cast(b, DOUBLE), raises=True), INTERVAL)
+    return cast_raw(lift(by, LONG, micros(a), cast(b, DOUBLE), raises=True), INTERVAL, "second")
 
 
 def shift_days(a: Node, days: Node, operator: str = "+") -> Node:

@@ -100,7 +100,7 @@ def _mean(total: Node, count: Node) -> Node:
             raise ArithmeticOverflow("the mean of these intervals is longer than an interval can be")
         return whole if micros >= 0 else -whole
 
-    return op.cast_raw(rowwise(one, LONG, total, count, raises=True), INTERVAL)
+    return op.cast_raw(rowwise(one, LONG, total, count, raises=True), INTERVAL, "second")
 
 
 FUNCTIONS: Final = {

@@ -14,16 +14,16 @@ from sqlglot import exp
 from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.sql import nested, variants
 from evenflow.query.sql import operators as op
-from evenflow.query.sql.casts import cast
+from evenflow.query.sql.casts import cast, of_unit
 from evenflow.query.sql.collated import REFUSED
 from evenflow.query.sql.functions import AGGREGATES, IMPURE, build_function
-from evenflow.query.sql.intervals import interval
+from evenflow.query.sql.intervals import interval, last_unit
 from evenflow.query.sql.lambdas import HIGHER, is_higher
 from evenflow.query.sql.moves import moved
 from evenflow.query.sql.node import Node, choose, literal, spread
 from evenflow.query.sql.parser import render, span_of, struct_call
 from evenflow.query.sql.type_texts import type_of
-from evenflow.query.sql.types import BINARY, DOUBLE, INT, LONG, NULL, STRING, bounds, common, name_of
+from evenflow.query.sql.types import BINARY, DOUBLE, INT, INTERVAL, LONG, NULL, STRING, bounds, common, name_of
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import aggregate_of, called_by, called_name
 from evenflow.stream.schema import VARIANT
@@ -76,7 +76,7 @@ class Walker:
             if (found := span_of(tree)) is not None:
                 error.at(*found)
             raise
-        return Node(built.type, built.run, built.constant, built.raises, render(tree))
+        return Node(built.type, built.run, built.constant, built.raises, render(tree), built.unit)
 
     def nodes(self, trees: Iterable[exp.Expr]) -> list[Node]:
         return [self.node(t) for t in trees]
@@ -164,6 +164,8 @@ def _cast(walker: Walker, tree: exp.Cast) -> Node:
     if VARIANT in (given.type, target) and given.type not in (target, NULL):
         return variants.cast(given, target, tried)
     node = cast(given, target, try_=tried)
+    if target == INTERVAL and (fields := tree.args["to"].this.args.get("unit")) is not None:
+        node = of_unit(node, last_unit((fields.expression if isinstance(fields, exp.IntervalSpan) else fields).name))
     if isinstance(tree.this, exp.Literal) and node.constant is None:
         raise ExpressionError(f"{render(tree)!r} is not a valid {name_of(target)}")
     return node
