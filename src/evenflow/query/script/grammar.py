@@ -70,6 +70,13 @@ class _Parser(ExpressionParser):
             made = super()._parse_query_modifiers(made)
         return made
 
+    def _parse_pipe_syntax_set_operator(self, query: Any) -> Any:
+        begin = self._curr
+        try:
+            return super()._parse_pipe_syntax_set_operator(query)
+        except AssertionError:
+            self.raise_error("a query behind |> UNION, INTERSECT or EXCEPT stands in parentheses", begin)
+
     def _names_windows(self) -> bool:
         """Whether WINDOW name AS ( comes: nothing else does, as a name of a table or of a column."""
         first, name, word, opens = (*self._tokens[self._index : self._index + 4], *[None] * 4)[:4]
@@ -183,7 +190,10 @@ def parse_script(text: str) -> Script:
         raise QueryError("the SQL text has no statement; write a SELECT, or statements separated by semicolons")
     for tree in found:
         check_depth(tree, text)
-    return Script(text, found)
+    script = Script(text, found)
+    for query in (query for tree in found for query in tree.find_all(exp.Select) if not query.expressions):
+        script.fail(query, "SELECT has no columns; name some, or write SELECT *")
+    return script
 
 
 def _message(error: ParseError) -> str:

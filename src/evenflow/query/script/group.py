@@ -234,6 +234,8 @@ class Grouping:
         ):
             return None
         values = call.expressions[0].expressions
+        if not values:
+            self.lower.script.fail(call, "count(DISTINCT) takes a value, as in count(DISTINCT x)")
         if len(values) == 1 and self._in_even_windows():
             return None
         value = values[0]

@@ -283,9 +283,11 @@ def _place(
         script.fail(window, "nth_value takes a value and the number of a row of the frame")
     if function not in FRAMED or len(arguments) > 1 or (arguments and isinstance(arguments[0], exp.Distinct)):
         _refuse(lower, window, call)
-    if function == "stddev" and arguments:
+    if not arguments:
+        script.fail(window, f"{function}() OVER takes a value; write {'count(*)' if function == 'count' else function + '(x)'}")
+    if function == "stddev":
         arguments = [exp.Cast(this=arguments[0].copy(), to=exp.DataType.build("double", dialect="spark"))]
-    star = not arguments or isinstance(arguments[0], exp.Star | exp.Literal)
+    star = isinstance(arguments[0], exp.Star | exp.Literal)
     column = None if star and function == "count" else named(lower.rewritten(relation, arguments[0]))
     low, high, peers, span, months = framed_by(lower, relation, window)
     return Place(name, function, column, low, high, peers, span, nth, known, months), None

@@ -28,8 +28,7 @@ def type_of(tree: exp.DataType) -> pa.DataType:
     _check_collation(tree)
     kind = tree.this.value if hasattr(tree.this, "value") else str(tree.this)
     if kind == "DECIMAL":
-        sizes = [int(p.this.this) for p in tree.expressions]
-        return pa.decimal128(*(sizes or [10, 0]))
+        return parse_type(f"decimal({','.join(size.name for size in tree.expressions)})" if tree.expressions else "decimal")
     if tree.args.get("nested"):
         return _nested(kind, tree)
     if isinstance(tree.this, exp.Interval):
