@@ -88,6 +88,17 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
     # USING and NATURAL.
     "SELECT name, c FROM (SELECT who AS name, count(*) AS c FROM orders GROUP BY who) FULL JOIN users USING (name)": [
         ("ann", 2), ("bob", 2), ("zoe", None), (None, 1)],
+    "SELECT u.*, id FROM (SELECT id, who AS name FROM orders) o LEFT JOIN users u USING (name)": [
+        ("ann", "Rom", 1), ("ann", "Rom", 3), ("bob", "Oslo", 2), ("bob", "Oslo", 5), (None, None, 4)],
+    "SELECT o.*, u.name AS n, town FROM (SELECT id, who AS name FROM orders WHERE id < 3) o RIGHT JOIN users u USING (name)": [
+        ("ann", 1, "ann", "Rom"), ("bob", 2, "bob", "Oslo"), (None, None, "zoe", "Rom")],
+    "SELECT name, o.name AS a, u.name AS b FROM (SELECT id, who AS name FROM orders WHERE id > 2) o FULL JOIN users u USING (name)": [
+        ("ann", "ann", "ann"), ("bob", "bob", "bob"), ("zoe", None, "zoe"), (None, None, None)],
+    "SELECT u.*, o.name AS n FROM (SELECT id, who AS name FROM orders WHERE id > 3) o NATURAL JOIN users u": [("bob", "Oslo", "bob")],
+    "SELECT id, u.name FROM (SELECT id, who AS name FROM orders) o LEFT JOIN users u USING (name) WHERE u.name IS NULL": [(4, None)],
+    """SELECT o.name AS a, v.*, u.name AS n FROM (SELECT id, who AS name FROM orders WHERE id = 4 OR id = 5) o LEFT JOIN users u USING (name) LEFT
+       JOIN (SELECT name, id AS i FROM users JOIN orders ON name = who WHERE id < 3) v USING (name)""": [
+        ("bob", "bob", 2, "bob"), (None, None, None, None)],
     # Columns to rows and rows to columns.
     "SELECT * FROM (SELECT who, kind, qty FROM orders) PIVOT (sum(qty) FOR kind IN ('new', 'used' AS u))": [
         ("ann", 3, 5), ("bob", None, None), (None, 1, None)],
@@ -135,6 +146,19 @@ def test_columns_of_using_come_first() -> None:
     assert columns("SELECT * FROM (SELECT qty, who AS name FROM orders) NATURAL JOIN users") == ["name", "qty", "town"]
     right = "SELECT * FROM (SELECT count(*) AS c, who AS town FROM orders GROUP BY who) RIGHT JOIN users USING (town)"
     assert columns(right) == ["town", "c", "name"]
+
+
+@pytest.mark.parametrize("how", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "NATURAL JOIN"])
+def test_a_table_has_all_its_columns_behind_using(how: str) -> None:
+    """Those of USING first, as in Spark, where * has them once."""
+    sides = f"(SELECT id, who AS name FROM orders) o {how} users u {'' if 'NATURAL' in how else 'USING (name)'}"
+    assert columns(f"SELECT u.* FROM {sides}") == ["name", "town"]
+    assert columns(f"SELECT o.* FROM {sides}") == ["name", "id"]
+    assert columns(f"SELECT * FROM {sides}") == ["name", "id", "town"]
+    assert columns(f"SELECT o.name AS a, u.name AS b FROM {sides}") == ["a", "b"]
+    third = "JOIN (SELECT name, length(town) AS l FROM users) v USING (name)"
+    assert columns(f"SELECT * FROM {sides} {third}") == ["name", "id", "town", "l"]
+    assert columns(f"SELECT v.*, u.town FROM {sides} {third}") == ["name", "l", "town"]
 
 
 @pytest.mark.parametrize(

@@ -122,8 +122,8 @@ def joined(lower: Lower, left: Relation, join: exp.Join, right: Relation, pendin
         script.fail(join.this, f"two tables are called {shared.pop()!r}; give one of them an alias with AS")
     on, using = join.args.get("on"), [name.name for name in join.args.get("using") or ()]
     if natural:
-        theirs = {v.name.lower() for v in right.columns}
-        using = list(dict.fromkeys(v.name for v in left.columns if v.name.lower() in theirs))
+        theirs = {v.name.lower() for v in right.columns if not v.qualified}
+        using = list(dict.fromkeys(v.name for v in left.columns if not v.qualified and v.name.lower() in theirs))
         if not using:
             script.fail(join, "a NATURAL JOIN is by the columns that both sides have, and these have none; write JOIN ... ON")
     if using:
@@ -356,15 +356,20 @@ def _of_either(lower: Lower, relation: Relation, left: Relation, right: Relation
     for name in using:
         sides = [own_column(side.find(exp.column(name, quoted=True)).column) for side in (left, right)]
         made.append((free_name(f"_using{len(made)}", relation.stream.columns), exp.Coalesce(this=sides[0], expressions=sides[1:])))
-    shown = [v for v in relation.columns if v.name.lower() not in {name.lower() for name in using}]
+    names = {name.lower() for name in using}
+    shown = [replace(v, qualified=v.qualified or v.name.lower() in names) for v in relation.columns]
     kept = [(name, own_column(name)) for name in relation.stream.columns if name != CHANGE]
     stream = lower.project(relation, [*kept, *made]).stream
     return replace(relation, stream=stream, columns=(*(Visible(name, "", made[at][0]) for at, name in enumerate(using)), *shown))
 
 
 def _once(columns: Sequence[Visible], using: Sequence[str], how: str) -> tuple[Visible, ...]:
-    """Without hidden columns, and with columns of USING once, before all others: the right's of a right join, else the left's."""
+    """Without hidden columns, and with columns of USING once, before all others: the right's of a right join, else the left's. Those of
+    the other side go on behind its name."""
     names = [name.lower() for name in using]
     seen = [visible for visible in columns if visible.table not in ("_l", "_r")]
-    by_name = {visible.name.lower(): visible for visible in (seen if how == "right" else reversed(seen)) if visible.name.lower() in names}
-    return (*(by_name[name] for name in names), *(visible for visible in seen if visible.name.lower() not in names))
+    shown = [visible for visible in (seen if how == "right" else reversed(seen)) if not visible.qualified]
+    by_name = {visible.name.lower(): visible for visible in shown if visible.name.lower() in names}
+    first = [by_name[name] for name in names]
+    rest = [replace(visible, qualified=visible.qualified or visible.name.lower() in names) for visible in seen if visible not in first]
+    return (*first, *rest)

@@ -98,9 +98,10 @@ class Lower(ABC):
         names = [column.name for column in alias.args.get("columns") or ()]
         if not names:
             return relation
-        if len(names) != len(relation.columns):
-            self.script.fail(alias, f"{len(names)} names for {len(relation.columns)} columns; name each of them once")
-        return replace(relation, columns=tuple(replace(v, name=name) for v, name in zip(relation.columns, names, strict=True)))
+        given = [visible for visible in relation.columns if not visible.qualified]
+        if len(names) != len(given):
+            self.script.fail(alias, f"{len(names)} names for {len(given)} columns; name each of them once")
+        return replace(relation, columns=tuple(replace(v, name=name) for v, name in zip(given, names, strict=True)))
 
     # ------------------------------------------------ columns
 

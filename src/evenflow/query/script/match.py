@@ -51,7 +51,7 @@ def recognized(lower: Lower, relation: Relation, query: exp.Select, tree: exp.Ma
         script.fail(tree, "MATCH_RECOGNIZE with neither PARTITION BY nor MEASURES puts out no column; name one of them")
     named = [Visible(next((v.name for v in relation.columns if v.column == key), key), "", key) for key in keys]
     if rows != ONE_ROW:
-        named = [Visible(v.name, "", v.column) for v in relation.columns]
+        named = [Visible(v.name, "", v.column) for v in relation.columns if not v.qualified]
         twice = next((v.name for v in visible if v.name.lower() in {other.name.lower() for other in named}), None)
         if twice is not None:
             script.fail(tree, f"the measure {twice!r} has the name of a column of the rows, which come out as well; give it another one")

@@ -7,7 +7,6 @@ its values where the row has this value, and null elsewhere, so that a count is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -60,7 +59,11 @@ def _pivoted(lower: Lower, pivot: exp.Pivot, relation: Relation, tables: Tables)
             lower.script.fail(call, "PIVOT takes aggregates, such as sum(x)")
     quick = all(_is_of_numbers(lower, relation, call) for call in calls)
     read = {relation.find(column).column for part in (*keys, *calls) for column in part.find_all(exp.Column) if is_column(column)}
-    kept = [exp.column(v.name, table=_FROM, quoted=True) for v in relation.columns if v.column not in read and v.name != CHANGE]
+    kept = [
+        exp.column(v.name, table=_FROM, quoted=True)
+        for v in relation.columns
+        if not v.qualified and v.column not in read and v.name != CHANGE
+    ]
     made: list[exp.Expr] = []
     for each in among.expressions:
         value, name = (each.this, each.args["alias"].name) if isinstance(each, exp.PivotAlias | exp.Alias) else (each, None)
@@ -73,7 +76,7 @@ def _pivoted(lower: Lower, pivot: exp.Pivot, relation: Relation, tables: Tables)
             title = shown if len(calls) == 1 else f"{shown}_{_title(call)}"
             made.append(exp.alias_(_of_value(call.unalias(), here, quick=quick), title, quoted=True))
     group = exp.Group(expressions=[key.copy() for key in kept]) if kept else None
-    relation = replace(relation, columns=tuple(replace(v, table=_FROM) for v in relation.columns))
+    relation = relation.called(_FROM)
     return _queried(lower, exp.Select(expressions=[*kept, *made], group=group), relation, tables)
 
 
@@ -153,7 +156,7 @@ def _unpivoted(lower: Lower, pivot: exp.Pivot, relation: Relation, tables: Table
     stack: list[exp.Expr] = [exp.Literal.number(len(rows))]
     for name, columns in rows:
         stack += [exp.Literal.string(name), *(exp.cast(each.copy(), name_of(type_)) for each, type_ in zip(columns, types, strict=True))]
-    kept = [v for v in relation.columns if v.column not in taken and v.name != CHANGE]
+    kept = [v for v in relation.columns if not v.qualified and v.column not in taken and v.name != CHANGE]
     shown = [among.this.name, *names]
     view = exp.Lateral(
         this=exp.Anonymous(this=built_in("stack"), expressions=stack), view=True,
@@ -165,7 +168,7 @@ def _unpivoted(lower: Lower, pivot: exp.Pivot, relation: Relation, tables: Table
     if not pivot.args.get("include_nulls"):
         there = [exp.Not(this=exp.Is(this=exp.column(name, table="_unpivoted", quoted=True), expression=exp.Null())) for name in names]
         query.set("where", exp.Where(this=exp.or_(*there)))
-    relation = replace(relation, columns=tuple(replace(v, table=_FROM) for v in relation.columns))
+    relation = relation.called(_FROM)
     return _queried(lower, query, relation, tables)
 
 

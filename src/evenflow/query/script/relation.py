@@ -23,11 +23,15 @@ UNSEEN: Final = "_query"
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A column as SQL sees it. name: as it was written first. table: its qualifier, or "". column: what the stream calls it."""
+    """A column as SQL sees it. name: as it was written first. table: its qualifier, or "". column: what the stream calls it.
+
+    qualified: it is only meant behind its table's name, `t.k` and `t.*`: a column of USING of the side whose one is not put out.
+    """
 
     name: str
     table: str
     column: str
+    qualified: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ class Relation:
 
     def called(self, table: str) -> Relation:
         """The same behind an alias."""
-        return replace(self, columns=tuple(replace(column, table=table) for column in self.columns))
+        return replace(self, columns=tuple(replace(column, table=table) for column in self.columns if not column.qualified))
 
     def where(self, stream: Stream) -> Relation:
         """The same columns of another stream."""
@@ -77,7 +81,7 @@ class Relation:
         name, table = column.name.lower(), column.table.lower()
         if column.args.get("db") is not None:
             return []
-        return [v for v in self.columns if v.name.lower() == name and table in ("", v.table.lower())]
+        return [v for v in self.columns if v.name.lower() == name and (v.table.lower() == table if table else not v.qualified)]
 
     def find(self, column: exp.Column) -> Visible:
         """The one column that is meant. Raises UnknownColumn, or ExpressionError if there are several."""
@@ -120,8 +124,11 @@ class Relation:
         return {self.find(column).table for column in tree.find_all(exp.Column)}
 
     def expanded(self, table: str = "") -> list[Visible]:
-        """What * or table.* stands for."""
-        return [v for v in self.columns if table.lower() in ("", v.table.lower()) and not v.table.startswith(UNSEEN)]
+        """What * or table.* stands for. Of a table, its columns of USING come first, as in Spark."""
+        seen = [v for v in self.columns if not v.table.startswith(UNSEEN)]
+        if not table:
+            return [v for v in seen if not v.qualified]
+        return sorted((v for v in seen if v.table.lower() == table.lower()), key=lambda v: not v.qualified)
 
 
 def own_column(name: str, where: exp.Expr | None = None) -> exp.Column:
