@@ -371,5 +371,7 @@ def _once(columns: Sequence[Visible], using: Sequence[str], how: str) -> tuple[V
     shown = [visible for visible in (seen if how == "right" else reversed(seen)) if not visible.qualified]
     by_name = {visible.name.lower(): visible for visible in shown if visible.name.lower() in names}
     first = [by_name[name] for name in names]
-    rest = [replace(visible, qualified=visible.qualified or visible.name.lower() in names) for visible in seen if visible not in first]
-    return (*first, *rest)
+    others = [visible for visible in shown if visible.name.lower() in names and visible not in first]
+    others.sort(key=lambda visible: names.index(visible.name.lower()))
+    rest = (visible for visible in seen if visible not in first and visible not in others)
+    return (*first, *(replace(visible, qualified=True) for visible in others), *rest)
