@@ -96,8 +96,8 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
         ("ann", "ann", "ann"), ("bob", "bob", "bob"), ("zoe", None, "zoe"), (None, None, None)],
     "SELECT u.*, o.name AS n FROM (SELECT id, who AS name FROM orders WHERE id > 3) o NATURAL JOIN users u": [("bob", "Oslo", "bob")],
     "SELECT id, u.name FROM (SELECT id, who AS name FROM orders) o LEFT JOIN users u USING (name) WHERE u.name IS NULL": [(4, None)],
-    """SELECT o.name AS a, v.*, u.name AS n FROM (SELECT id, who AS name FROM orders WHERE id = 4 OR id = 5) o LEFT JOIN users u USING (name)
-       LEFT JOIN (SELECT name, id AS i FROM users JOIN orders ON name = who WHERE id < 3) v USING (name)""": [
+    """SELECT o.name AS a, v.*, u.name AS n FROM (SELECT id, who AS name FROM orders WHERE id = 4 OR id = 5) o LEFT JOIN users u
+       USING (name) LEFT JOIN (SELECT name, id AS i FROM users JOIN orders ON name = who WHERE id < 3) v USING (name)""": [
         ("bob", "bob", 2, "bob"), (None, None, None, None)],
     # Columns to rows and rows to columns.
     "SELECT * FROM (SELECT who, kind, qty FROM orders) PIVOT (sum(qty) FOR kind IN ('new', 'used' AS u))": [
