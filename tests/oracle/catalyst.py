@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column
 
@@ -52,17 +52,24 @@ class Catalyst:
         self._jvm: Any = spark._jvm
         self._frame = frame_of(spark, batch)
 
-    def answers(self, texts: Sequence[str]) -> dict[str, pa.Array]:
-        """Per expression that Spark accepts, an array of lists: [value], [null], or null where the row raises."""
-        columns = self._accepted(texts)
+    def answers(self, texts: Sequence[str]) -> dict[str, pa.Array | None]:
+        """Per expression that Spark accepts, an array of lists: [value], [null], or null where the row raises. None: Spark raises for all
+        rows together, as it does in what it computes once for several places (BETWEEN), so nothing is known of any."""
+        return self._asked(list(self._accepted(texts).items()))
+
+    def _asked(self, columns: list[tuple[str, Column]]) -> dict[str, pa.Array | None]:
+        """All together; if that raises, each half."""
         if not columns:
             return {}
-        asked = self._frame.select(*[column.alias(f"e{k}") for k, column in enumerate(columns.values())])
+        asked = self._frame.select(*[column.alias(f"e{k}") for k, (_, column) in enumerate(columns)])
         try:
             table = asked.toArrow()
         except pa.ArrowInvalid:  # Of variants, which PySpark says are never null inside a list that is.
             table = pa.Table.from_batches(asked._collect_as_arrow())
-        return {text: table.column(k).combine_chunks() for k, text in enumerate(columns)}
+        except PySparkException:
+            half = len(columns) // 2
+            return self._asked(columns[:half]) | self._asked(columns[half:]) if half else {columns[0][0]: None}
+        return {text: table.column(k).combine_chunks() for k, (text, _) in enumerate(columns)}
 
     def _accepted(self, texts: Sequence[str]) -> dict[str, Column]:
         """Those that pass Spark's analysis: some at a time, and if one of them does not, each half."""

@@ -36,12 +36,12 @@ class Difference:
         return f"{self.text}{where}: {self.ours!r}, Spark has {self.sparks!r}"
 
 
-def differences(compiled: Mapping[str, Compiled], batch: pa.RecordBatch, answers: Mapping[str, pa.Array]) -> Iterator[Difference]:
+def differences(compiled: Mapping[str, Compiled], batch: pa.RecordBatch, answers: Mapping[str, pa.Array | None]) -> Iterator[Difference]:
     """The first difference of each expression that Spark has answered."""
     for text, expression in compiled.items():
         if text not in answers:
             yield Difference(text, None, f"compiles to {expression.type}", REFUSED)
-        elif (found := _first(text, expression, batch, answers[text])) is not None:
+        elif (spark := answers[text]) is not None and (found := _first(text, expression, batch, spark)) is not None:
             yield found
 
 

@@ -102,3 +102,9 @@ def test_an_interval_whose_last_unit_nobody_knows_is_refused(text: str, error: t
 def test_what_is_proposed_instead_is_accepted() -> None:
     assert value("i div INTERVAL '1' SECOND")[1] == 172_800
     assert value("CAST(dd AS TIMESTAMP) + i")[1] == datetime.datetime(2024, 2, 2, tzinfo=datetime.UTC)
+
+
+@pytest.mark.parametrize("value", ["INTERVAL 5 SECONDS", "array(1)", "true"])
+def test_what_has_no_form_is_refused_though_the_form_is_null(value: str) -> None:
+    with pytest.raises(TypeMismatch, match="to_char needs a number, a time or bytes"):
+        compile_expression(f"to_char({value}, NULL)", pa.schema({"x": pa.int64()}))

@@ -134,14 +134,17 @@ def _fits(part: str, text: str, exact: bool) -> bool:
 
 def _to_char(name: str, a: Node, given: Node) -> Node:
     """A number by a form, a time by a pattern, bytes in base 64, hexadecimal digits or UTF-8."""
-    if a.type == DATE or timestampy(a.type):
+    timely = a.type == DATE or timestampy(a.type)
+    if not (timely or a.type in (BINARY, NULL) or stringy(a.type) or numeric(a.type)):
+        raise TypeMismatch(f"{name} needs a number, a time or bytes, but {a.text} is {name_of(a.type)}")
+    if given.type == NULL:
+        return literal(pa.scalar(None, STRING))
+    if timely:
         return TIMES["date_format"].build(a, given)
     if a.type == BINARY:
         return _bytes(name, a, given)
-    if stringy(a.type) or a.type == NULL:
-        a = cast(a, DOUBLE)
     if not numeric(a.type):
-        raise TypeMismatch(f"{name} needs a number, a time or bytes, but {a.text} is {name_of(a.type)}")
+        a = cast(a, DOUBLE)
     form = form_of(given, name)
     if not decimal(a.type):
         a = cast(a, pa.decimal128(_EXACT[name_of(a.type)], 0) if integral(a.type) else pa.decimal128(30, 15))

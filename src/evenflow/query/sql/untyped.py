@@ -24,7 +24,7 @@ _OF: Final[tuple[tuple[pa.DataType, str], ...]] = (
 )
 NULL_OF: Final[dict[str, pa.DataType]] = {name: type for type, names in _OF for name in names.split()}
 """The type of the null that they give. Held to Spark by tests/oracle/test_more_functions.py."""
-_FIRST_ONLY: Final = frozenset({"to_json", "to_csv"})
+_FIRST_ONLY: Final = frozenset({"to_json", "to_csv", "to_char", "to_varchar"})
 
 
 def null_of(name: str, count: int, places: tuple[int, ...]) -> pa.DataType | None:
