@@ -90,7 +90,7 @@ def from_bytes(data: bytes, more: Sequence[Named] = ()) -> Any:
 class _Writer(pickle.Pickler):
     def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
         super().__init__(file, _PROTOCOL)
-        self._may = {*KEPT, *more}
+        self._more = more
 
     def reducer_override(self, value: Any) -> Any:
         """Is called for all that has no form of pickle's own, classes and functions included: those are what a pickle names."""
@@ -98,7 +98,7 @@ class _Writer(pickle.Pickler):
             return _array, (value.dtype.str, value.shape, value.tobytes())
         if isinstance(value, np.generic) and value.dtype.kind in _NUMBERS:
             return _number, (value.dtype.str, value.tobytes())
-        if is_named(value) and value not in self._may:
+        if is_named(value) and value not in _ALL and value not in self._more:
             raise Unkept(".".join(_name_of(value)))
         return NotImplemented
 
@@ -106,11 +106,12 @@ class _Writer(pickle.Pickler):
 class _Reader(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
         super().__init__(file)
-        self._may = {_name_of(each): each for each in (*KEPT, *more)}
+        self._more = more
 
     def find_class(self, module: str, name: str) -> Any:
         """Nothing is imported: it is there already, or it is not meant."""
-        found = self._may.get((module, name))
+        named = module, name
+        found = _BY_NAME.get(named) or next((each for each in self._more if _name_of(each) == named), None)
         if found is None:
             raise Unkept(f"{module}.{name}")
         return found
@@ -118,3 +119,7 @@ class _Reader(pickle.Unpickler):
 
 def _name_of(value: Any) -> tuple[str, str]:
     return str(value.__module__), str(value.__qualname__)
+
+
+_ALL: Final = frozenset(KEPT)
+_BY_NAME: Final = {_name_of(each): each for each in KEPT}
