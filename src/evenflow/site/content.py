@@ -57,10 +57,12 @@ class Waiting:
 @dataclass(slots=True)
 class ContentQueue(IngressQueue):
     """Waiting rows of one source partition, by epoch. complete: all rows of the epochs up to this one have come. taken_in: the last epoch
-    that was closed here. ended_by: the last epoch that may have rows; those of later ones are not taken in."""
+    that was closed here. anew: the partition has begun anew behind this one (B4): what comes of epochs before was closed nowhere, and is of
+    the first one here. ended_by: the last epoch that may have rows; those of later ones are not taken in."""
 
     complete: int = 0
     taken_in: int = 0
+    anew: int = -1
     ended_by: int = WHOLE
     _epochs: deque[Waiting] = field(default_factory=deque)
     _numbers: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -77,7 +79,8 @@ class ContentQueue(IngressQueue):
         stored: RowsObject | None = None,
         due_us: int | None = None,
     ) -> None:
-        for epoch, first, rows in runs_of(self._numbers) if batch.num_rows else ():
+        for of, first, rows in runs_of(self._numbers) if batch.num_rows else ():
+            epoch = max(of, self.anew + 1)
             if epoch <= self.taken_in:
                 raise BrokenPromise(
                     f"partition {self.partition}: a row of epoch {epoch} has come, and epoch {self.taken_in} was said to be whole. The "
@@ -166,12 +169,21 @@ class ContentIngress(Ingress):
         self.stamp = grid.stamp(self.closed)
 
     def lead(
-        self, segment: Segment, log: PartitionLog, position: str | None = None, former: SiteId | None = None, *, kept: bool = True
+        self,
+        segment: Segment,
+        log: PartitionLog,
+        position: str | None = None,
+        former: SiteId | None = None,
+        *,
+        kept: bool = True,
+        anew: bool = False,
     ) -> list[Record]:
-        """Read this partition from here on, from behind what its log has."""
+        """Read this partition from here on, from behind what its log has. anew: its source stands further back than that, since who read it
+        is lost with what nobody had heard of."""
         key = (segment.id, log.partition)
         queue = ContentQueue(log.partition, row_bytes_of(segment.schema), position)
         queue.complete = queue.taken_in = log.end
+        queue.anew = log.end if anew else -1
         queue.announced = log.ended
         if log.ended:
             queue.end_here()
@@ -278,8 +290,12 @@ class OwnLeading(Leading):
                 log.lead()
                 promoted.append(log)
                 segment = self._layout.segments[log.segment]
-                self.publish(self.ingress.lead(segment, log, self._layout.sources[segment.source or ""].position))
+                source, anew = self._layout.sources[segment.source or ""], self._begins_anew(key)
+                self.publish(self.ingress.lead(segment, log, source.position, anew=anew))
         return promoted
+
+    def _begins_anew(self, key: Key) -> bool:
+        return any(copy.void and copy.segment == key[0] and key[1] in copy.partitions for copy in self._view.copies())
 
     def journalled(self) -> Iterator[tuple[Key, Term]]:
         """All replicas have the same; one tells of it."""
