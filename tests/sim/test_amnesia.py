@@ -118,6 +118,22 @@ def test_a_lost_reader_of_a_source_that_is_cut_by_content_begins_anew(by: str, v
         assert rows(run) == rows(plain)
 
 
+@pytest.mark.parametrize("seed", some((0, 2, 3)))
+def test_what_begins_anew_when_sources_that_are_cut_by_content_have_ended_hears_of_the_end(seed: int) -> None:
+    """Goal: the run ends. Method: kill the site of the sink when the last epoch is closed everywhere and not out: no source has another
+    one, and the plan that lets the sink's segment begin anew wants one."""
+    run = by_content(seed, "place")
+
+    def all_said() -> bool:
+        led = [site.part.ingress.queues.values() for site in run.sites]
+        return all(queues and all(queue.announced for queue in queues) for queues in led)
+
+    run.run_until(all_said, 5.0, "the last epoch")
+    run.kill(1)
+    run.run_until_quiet(5.0)
+    assert run.error is None and happened(run, "begun_anew")
+
+
 @pytest.mark.parametrize("seed", some((1, 0, 2, 3)))
 def test_totals_begin_anew(seed: int) -> None:
     """Goal: keys of what was lost are counted from nothing again; the others go on. Method: kill a site that hosts some of them."""

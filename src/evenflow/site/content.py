@@ -236,7 +236,7 @@ class ContentIngress(Ingress):
             if queue.lacks(epoch):
                 return False
             over = over and queue.announced
-        return not over or epoch <= self._demanded
+        return not over or epoch <= max(self._demanded, self._insisted)
 
     @property
     def known(self) -> int:
