@@ -49,6 +49,15 @@ class Fit:
         return int(self.fits.sum())
 
 
+def is_small(dimensions: int, epsilon: float) -> bool:
+    """Whether a grid of so many inputs is small enough for a table."""
+    return dimensions <= DIMENSIONS_MAX and (_steps(epsilon) + 1) ** dimensions <= POINTS_MAX
+
+
+def _steps(epsilon: float) -> int:
+    return int(np.ceil(1 / epsilon - 1e-9))
+
+
 def axes_of(most: Floats, epsilon: float) -> tuple[Floats, ...]:
     """The grid for inputs of which `most` fit alone: points epsilon * m_i apart. Raises PolicyError if that is no grid, or too large a
     one."""
@@ -60,8 +69,8 @@ def axes_of(most: Floats, epsilon: float) -> tuple[Floats, ...]:
         )
     if not np.isfinite(most).all():
         raise PolicyError("shedding: an input that costs nothing has no place in a table; leave it out, it is never in the way")
-    steps = int(np.ceil(1 / epsilon - 1e-9))
-    if (steps + 1) ** len(most) > POINTS_MAX:
+    steps = _steps(epsilon)
+    if not is_small(len(most), epsilon):
         raise PolicyError(f"shedding: a table of {steps + 1}^{len(most)} points is too large (at most {POINTS_MAX}); give a larger epsilon")
     return tuple(np.minimum(np.arange(steps + 1) * (epsilon * m), m) for m in most)
 
@@ -164,4 +173,4 @@ def _at(node: Node, points: Floats) -> tuple[Bools, Floats]:
     return fits, worth
 
 
-__all__ = ["Fit", "Node", "axes_of", "indexed", "limits", "merged", "table"]
+__all__ = ["Fit", "Node", "axes_of", "indexed", "is_small", "limits", "merged", "table"]

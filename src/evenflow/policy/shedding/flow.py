@@ -64,7 +64,7 @@ def solve(network: FlowNetwork, rates: Mapping[str, float], *, headroom: float =
 
 def _solved(network: FlowNetwork, rates: Mapping[str, float], headroom: float, limit_s: float | None) -> Shedding | None:
     whole = np.array(network.flowing(rates), np.float64).reshape(len(network.arcs), network.classes)
-    reading = _reading(network, rates)
+    reading = reading_of(network, rates)
     everything = _answer(network, whole, np.ones_like(whole), reading, headroom)
     if not np.isfinite([*whole.ravel(), *everything.loads.values(), everything.worth]).all():
         raise PolicyError("shedding: costs, rates or weights are so large that loads cannot be told; check their units")
@@ -91,7 +91,8 @@ def _of_shares(network: FlowNetwork, whole: Any, found: Any, reading: Mapping[in
     return _answer(network, whole, np.clip(found[: whole.size], 0.0, 1.0).reshape(whole.shape), reading, headroom)
 
 
-def _reading(network: FlowNetwork, rates: Mapping[str, float]) -> dict[int, float]:
+def reading_of(network: FlowNetwork, rates: Mapping[str, float]) -> dict[int, float]:
+    """By site, CPU seconds per second that the reading of these rates takes, whatever is left out of them."""
     found = dict.fromkeys(network.sites, 0.0)
     for name, source in network.sources.items():
         for site, cost in source.read_s.items():
@@ -215,4 +216,4 @@ def _value(network: FlowNetwork, whole: Any, program: Program, name: str, output
         program.gain[column] += MORE * program.gain[utility] * share
 
 
-__all__ = ["HEADROOM", "Shedding", "solve"]
+__all__ = ["HEADROOM", "Shedding", "reading_of", "solve"]

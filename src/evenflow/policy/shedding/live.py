@@ -20,8 +20,8 @@ from evenflow.errors import PolicyError
 from evenflow.plan.layout import Layout
 from evenflow.policy.offered import rates_of, sources_of
 from evenflow.policy.shedding.fill import filled
-from evenflow.policy.shedding.fit import DIMENSIONS_MAX, axes_of, table
-from evenflow.policy.shedding.flow import HEADROOM, Shedding, solve
+from evenflow.policy.shedding.fit import axes_of, is_small, table
+from evenflow.policy.shedding.flow import HEADROOM, Shedding, reading_of, solve
 from evenflow.policy.shedding.linear import Linear
 from evenflow.policy.shedding.linear import of as linear_of
 from evenflow.policy.shedding.network import Arc, FlowNetwork, Output, Source
@@ -164,8 +164,10 @@ class FlowPlanner:
     # ------------------------------------------------ what is wanted
 
     def _wanted(self, network: FlowNetwork, rates: Mapping[str, float], *, begun: bool) -> Keeps | None:
-        if self.way == "fit" and network.classes == 1 and 0 < len(network.sources) <= DIMENSIONS_MAX and not self._mixed(network):
-            return self._by_table(network, rates, begun=begun)
+        if self.way == "fit" and network.classes == 1 and network.sources and not self._mixed(network):
+            keeps = self._by_table(network, rates, begun=begun)
+            if keeps is not None:
+                return keeps
         if not begun:
             fits = solve(network, rates, headroom=FULL, limit_s=LIMIT_S)
             if fits is None or fits.how == "all":
@@ -192,14 +194,17 @@ class FlowPlanner:
         protected = network.protected()
         return any(place in protected for place, arc in enumerate(network.arcs) if arc.up in network.sources)
 
-    def _by_table(self, network: FlowNetwork, rates: Mapping[str, float], *, begun: bool) -> Keeps:
-        """Rows are left out where they come in, by the point of a table that is looked up and raised to what there is room for. A source
-        that has cost nothing so far is in nobody's way, and keeps all."""
-        linear = _that_cost(linear_of(network, headroom=HEADROOM if begun else FULL))
+    def _by_table(self, network: FlowNetwork, rates: Mapping[str, float], *, begun: bool) -> Keeps | None:
+        """Rows are left out where they come in, by the point of a table that is looked up and raised to what there is room for beside what
+        is read. A source that has cost nothing so far is in nobody's way, and keeps all. None: there would be more points than a table
+        has, or a site has too much by what it reads alone."""
+        linear = _beside_reading(linear_of(network, headroom=HEADROOM if begun else FULL), network, rates)
         offered = np.array([rates[name] for name in linear.inputs])
         if linear.fits(offered[None])[0]:
             return ()
-        linear = _that_cost(linear_of(network, headroom=HEADROOM))
+        linear = _beside_reading(linear_of(network, headroom=HEADROOM), network, rates)
+        if not is_small(len(linear.inputs), EPSILON) or linear.limit.min() <= 0:
+            return None
         point = filled(linear, table(linear, axes_of(linear.most(), EPSILON)).lookup(offered), offered)[0]
         share = {int(name): float(kept / came) if came > 0 else 1.0 for name, kept, came in zip(linear.inputs, point, offered, strict=True)}
         return tuple((share[arc.producer],) if share.get(arc.producer, 1.0) < 1 - 1e-9 else () for arc in self.layout.arcs)
@@ -226,10 +231,12 @@ def _entering(network: FlowNetwork) -> FlowNetwork:
     return FlowNetwork(sources, boxes, arcs, network.outputs, network.capacity)
 
 
-def _that_cost(linear: Linear) -> Linear:
-    """The same of inputs that cost anything."""
+def _beside_reading(linear: Linear, network: FlowNetwork, rates: Mapping[str, float]) -> Linear:
+    """The same of inputs that cost anything, with what sites have left beside the reading of all that is offered, which nothing saves."""
     cost: Bools = np.any(linear.load > 0, axis=0)
-    return Linear(tuple(compress(linear.inputs, cost.tolist())), linear.load[:, cost], linear.limit, linear.worth[cost])
+    reading = reading_of(network, rates)
+    limit = linear.limit - np.array([reading[site] for site in network.sites])
+    return Linear(tuple(compress(linear.inputs, cost.tolist())), linear.load[:, cost], limit, linear.worth[cost])
 
 
 def _newer(before: dict[int, float] | None, now: dict[int, float]) -> dict[int, float]:
