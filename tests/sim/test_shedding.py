@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 import evenflow as ef
-from evenflow.coordinator.ledger import REMEMBERED, Ledger
-from evenflow.errors import SourceError
+from evenflow.coordinator.ledger import REMEMBERED, Ledger, shed_table
+from evenflow.errors import QueryError, SourceError
 from evenflow.exchange.section import SHARES
 from evenflow.exchange.shedding import classes, staying
 from evenflow.plan.layout import Layout, Shed
 from evenflow.query.lateness import never_late, never_late_text
 from evenflow.query.planner import layout
-from evenflow.site.facts import RowsShed
+from evenflow.site.facts import ArcThinned, RowsShed
 from evenflow.site.options import FlowOptions
 from evenflow.site.reflex import FIRST, GROWTH, LEAST_ROWS, Allowance
 from evenflow.sources.generator import GeneratorReader, GeneratorSource
@@ -466,6 +467,37 @@ def test_what_is_told_costs_little_and_is_forgotten_in_its_order() -> None:
         and remembered[-1] == replace(said[1], epoch=told + 50)
     )
     assert sum(map(len, ledger.copied().packed())) < REMEMBERED * 250
+
+
+def test_what_is_forgotten_is_told_as_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: however long an overload is, `run.shed()` has all that was left out, and nobody reads a part of it again as if it were all. Of
+    epochs that were not remembered any more there was nothing in it. Method: a few are remembered, of a source and of an arc."""
+    monkeypatch.setattr("evenflow.coordinator.ledger.REMEMBERED", 5)
+    monkeypatch.setattr("evenflow.coordinator.thinnings.REMEMBERED", 5)
+    flow = ef.Dataflow("long")
+    rows = flow.source(ef.sources.generator(1000, 10, rows=1000, partitions=2), name="in").select("key")
+    rows.repartition().select("key").to(ef.sinks.memory("out"), name="out", qos=QOS)
+    planned, ledger = layout(flow.network, sites=2), Ledger()
+    arc = min(planned.thins)
+    counts = np.array([[4], [2]], np.int64)
+    for epoch in range(1, 21):
+        for partition in (0, 1):
+            ledger.take(RowsShed(0, partition, epoch, 10 * epoch, 10 * epoch + 10, (7,), 6, (4,), 5))
+        ledger.arcs.take(ArcThinned(arc, epoch, (7,), (0, 1), (counts * 2).tobytes(), counts.tobytes(), 5))
+    assert not ledger.take(RowsShed(0, 0, 3, 30, 40, (7,), 6, (4,), 5)), "it has been told"
+    table = shed_table(planned, ledger.copied())
+    rows_of = [[row for row in table.to_pylist() if (row["arc"] is None) is one] for one in (True, False)]
+    for told, dropped, kept in zip(rows_of, (160, 120), (240, 120), strict=True):
+        assert sum(sum(row["dropped"]) for row in told) == dropped and sum(row["kept"] for row in told) == kept
+    assert [row["epoch"] for row in rows_of[0] if row["first"] is None] == [18, 17] and [row["keep"] is None for row in rows_of[1]][:2] == [
+        True,
+        False,
+    ]
+    with pytest.raises(QueryError, match="nobody can say which"):
+        ef.sources.dropped(ef.sources.generator(None, 10, rows=1000, partitions=2), table)
+    known = table.filter(pa.compute.or_(pa.compute.is_valid(table["first"]), pa.compute.is_valid(table["arc"])))
+    both = pa.concat_tables([known, known])  # Of a long overload the table is taken from time to time.
+    assert len(ef.sources.dropped(ef.sources.generator(None, 10, rows=1000, partitions=2), both).spans) == 5
 
 
 class UndatedReader(GeneratorReader):

@@ -7,6 +7,7 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from evenflow.site.facts import RowsShed
 from evenflow.sources.dropped import METADATA
 
 REMEMBERED: Final = 100_000
-"""Epochs of all partitions together of which is known what was left out, some 300 bytes each; of older ones only how much."""
+"""Epochs of all partitions together of which is known what was left out, some 300 bytes each; of older ones only how much, by partition."""
 CALM_EPOCHS: Final = 256
 """After so many epochs in which nothing was left out of a source, that is over, and it is news if something is again."""
 
@@ -43,35 +44,41 @@ class Spell:
 
 @dataclass(slots=True)
 class Ledger:
-    """before: what was left out in epochs that the run does not begin with, as the journal says it. dropped, kept: rows of each source's
-    segment in the epochs since in which some were left out. arcs: what was left out of arcs."""
+    """before: what was left out in epochs that the run does not begin with, as the journal says it. forgotten: the same of epochs since
+    that are not remembered. dropped, kept: rows of each source's segment in the epochs since in which some were left out. arcs: what was
+    left out of arcs."""
 
     before: Mapping[Key, LeftOut] = field(default_factory=dict)
+    forgotten: dict[Key, LeftOut] = field(default_factory=dict)
     dropped: dict[int, int] = field(default_factory=dict)
     kept: dict[int, int] = field(default_factory=dict)
     arcs: Thinnings = field(default_factory=Thinnings)
     _told: dict[Key, dict[int, bytes]] = field(default_factory=dict)
     _order: deque[tuple[Key, int]] = field(default_factory=deque)
-    _forgotten: dict[Key, int] = field(default_factory=dict)
     _spells: dict[int, Spell] = field(default_factory=dict)
 
     def take(self, said: RowsShed) -> bool:
         """Whether that is the first time after a calm that rows of this source are left out."""
         key = (said.segment, said.partition)
         told = self._told.setdefault(key, {})
-        if said.epoch in told or said.epoch <= self._forgotten.get(key, 0):
+        if said.epoch in told or (key in self.forgotten and said.epoch <= self.forgotten[key].epoch):
             return False  # Another replica has told it.
         told[said.epoch] = _packed(said)
         self._order.append((key, said.epoch))
         if len(self._order) > REMEMBERED:
-            oldest, epoch = self._order.popleft()
-            self._forgotten[oldest] = max(self._forgotten.get(oldest, 0), epoch)
-            del self._told[oldest][epoch]
+            self._forget(*self._order.popleft())
         self.dropped[said.segment] = self.dropped.get(said.segment, 0) + sum(said.dropped)
         self.kept[said.segment] = self.kept.get(said.segment, 0) + said.kept
         is_first = said.segment not in self._spells
         self._spells.setdefault(said.segment, Spell(said.epoch, said.epoch, said.stamp, said.stamp)).take(said)
         return is_first
+
+    def _forget(self, key: Key, epoch: int) -> None:
+        """Which rows these were. A new version of the dataflow may have other classes."""
+        said = _unpacked(key, epoch, self._told[key].pop(epoch))
+        before = self.forgotten.get(key, LeftOut(0, 0, ()))
+        dropped = tuple(map(sum, zip_longest(before.dropped, said.dropped, fillvalue=0)))
+        self.forgotten[key] = LeftOut(max(before.epoch, epoch), before.kept + said.kept, dropped)
 
     def ended(self, seen: int) -> dict[int, Spell]:
         """By ingress segment, what is over with this epoch. Told once."""
@@ -89,11 +96,9 @@ class Ledger:
 
     def __iter__(self) -> Iterator[RowsShed]:
         """What is remembered, by partition and epoch."""
-        for (segment, partition), told in sorted(self._told.items()):
+        for key, told in sorted(self._told.items()):
             for epoch in sorted(told):
-                first, taken, kept, stamp, *rest = struct.unpack(f"<{len(told[epoch]) // 8}q", told[epoch])
-                classes = len(rest) // 2
-                yield RowsShed(segment, partition, epoch, first, taken, tuple(rest[:classes]), kept, tuple(rest[classes:]), stamp)
+                yield _unpacked(key, epoch, told[epoch])
 
     def packed(self) -> Iterator[bytes]:
         """What is remembered, as it is kept."""
@@ -101,7 +106,9 @@ class Ledger:
 
     def copied(self) -> Ledger:
         """What is remembered by now, for whoever reads it while more comes."""
-        return Ledger(self.before, arcs=self.arcs.copied(), _told={key: dict(told) for key, told in self._told.items()})
+        return Ledger(
+            self.before, dict(self.forgotten), arcs=self.arcs.copied(), _told={key: dict(told) for key, told in self._told.items()}
+        )
 
     def totals(self) -> dict[int, int]:
         """Rows that were left out, by ingress segment. From any thread."""
@@ -111,6 +118,12 @@ class Ledger:
 def _packed(said: RowsShed) -> bytes:
     """Of an epoch, without what it is found by: many are remembered."""
     return struct.pack(f"<{4 + 2 * len(said.keep)}q", said.first, said.taken, said.kept, said.stamp, *said.keep, *said.dropped)
+
+
+def _unpacked(key: Key, epoch: int, packed: bytes) -> RowsShed:
+    first, taken, kept, stamp, *rest = struct.unpack(f"<{len(packed) // 8}q", packed)
+    classes = len(rest) // 2
+    return RowsShed(*key, epoch, first, taken, tuple(rest[:classes]), kept, tuple(rest[classes:]), stamp)
 
 
 SHED: Final = pa.schema(
@@ -128,11 +141,12 @@ def shed_table(layout: Layout, ledger: Ledger) -> pa.Table:
     miss them. Of an arc, source, partition and positions are null: what it drops is told by all its partitions together.
 
     Where the run goes on at a checkpoint, what was left out before it is one row per partition, with the last such epoch, and without
-    positions and shares (null), which the journal has no more.
+    positions and shares (null), which the journal has no more. So is what was left out in epochs older than those that are remembered, of
+    sources and of arcs.
     """
     rows: list[dict[str, Any]] = [
         {**_source(layout, segment), "partition": partition, "epoch": gone.epoch, "kept": gone.kept, "dropped": list(gone.dropped)}
-        for (segment, partition), gone in sorted(ledger.before.items())
+        for (segment, partition), gone in (*sorted(ledger.before.items()), *sorted(ledger.forgotten.items()))
     ]
     rows += [
         {

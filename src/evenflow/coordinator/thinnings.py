@@ -37,9 +37,11 @@ class _Epoch:
 
 @dataclass(slots=True)
 class Thinnings:
-    """totals: by arc."""
+    """totals: by arc. forgotten: by arc, of epochs that are not remembered, the last one, the rows that went on, and those left out, by
+    class."""
 
     totals: dict[int, OfArc] = field(default_factory=dict)
+    forgotten: dict[int, tuple[int, int, tuple[int, ...]]] = field(default_factory=dict)
     _through: dict[tuple[int, int], int] = field(default_factory=dict)
     _told: dict[tuple[int, int], _Epoch] = field(default_factory=dict)
     _order: deque[tuple[int, int]] = field(default_factory=deque)
@@ -70,21 +72,31 @@ class Thinnings:
         self._told[at] = _Epoch(said.keep, offered, dropped)
         self._order.append(at)
         if len(self._order) > REMEMBERED:
-            del self._told[self._order.popleft()]
+            self._forget(*self._order.popleft())
+
+    def _forget(self, arc: int, epoch: int) -> None:
+        of, (last, kept, dropped) = self._told.pop((arc, epoch)), self.forgotten.get(arc, (0, 0, ()))
+        self.forgotten[arc] = max(last, epoch), kept + int(of.offered.sum() - of.dropped.sum()), _sum(dropped, of.dropped)
 
     def copied(self) -> Thinnings:
         """What is remembered by now, for whoever reads it while more comes."""
-        return Thinnings(dict(self.totals), _told=dict(self._told))
+        return Thinnings(dict(self.totals), dict(self.forgotten), _told=dict(self._told))
 
     def rows(self, layout: Layout) -> Iterator[dict[str, object]]:
-        """For the table of `ledger.shed_table`: what is remembered, by arc and epoch, over all partitions."""
+        """For the table of `ledger.shed_table`: what is not remembered, by arc, then what is, by arc and epoch, over all partitions."""
+        for arc, (epoch, kept, gone) in sorted(self.forgotten.items()):
+            if any(gone):
+                yield {**_named(layout, arc), "epoch": epoch, "kept": kept, "dropped": list(gone)}
         for (arc, epoch), of in sorted(self._told.items()):
             if of.dropped.any():
                 yield {
-                    "arc": arc_name(layout, arc), "outputs": list(layout.thins[arc].outputs), "epoch": epoch,
-                    "keep": [each / ALL for each in of.keep], "kept": int(of.offered.sum() - of.dropped.sum()),
-                    "dropped": of.dropped.tolist(),
+                    **_named(layout, arc), "epoch": epoch, "keep": [each / ALL for each in of.keep],
+                    "kept": int(of.offered.sum() - of.dropped.sum()), "dropped": of.dropped.tolist(),
                 }  # fmt: skip
+
+
+def _named(layout: Layout, arc: int) -> dict[str, object]:
+    return {"arc": arc_name(layout, arc), "outputs": list(layout.thins[arc].outputs)}
 
 
 def arc_name(layout: Layout, arc: int) -> str:

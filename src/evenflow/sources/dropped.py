@@ -173,9 +173,10 @@ def dropped(source: Source, shed: pa.Table, *, of: str | None = None) -> Dropped
     mine = [row for row in rows if row["source"] == name]
     if any(row["first"] is None for row in mine):
         raise QueryError(
-            f"dropped: rows of {name!r} were left out before the checkpoint that the run went on from, and the journal does not say which"
+            f"dropped: of rows of {name!r} that were left out before the checkpoint that the run went on from, or before the newest epochs "
+            "that are remembered, nobody can say which they were; to read the others, leave the lines without `first` out of the table"
         )
-    spans = tuple(sorted(Span(row["partition"], row["first"], row["end"], tuple(row["keep"])) for row in mine))
+    spans = tuple(sorted({Span(row["partition"], row["first"], row["end"], tuple(row["keep"])) for row in mine}))  # Tables may be joined.
     if any(one.partition == other.partition and other.first < one.end for one, other in pairwise(spans)):
         raise QueryError(f"dropped: epochs of {name!r} overlap in that table; give that of one run")
     facts = told[name]
