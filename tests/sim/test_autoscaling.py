@@ -170,6 +170,15 @@ def test_without_room_it_goes_on_with_what_there_is_and_says_so() -> None:
     scaled = Scaled([(0, 0.22), (3, 0.5)], 9, slots=3).finish()
     assert scaled.counted() == scaled.rows and max(sites for _, sites in scaled.sites) == 3
     assert "there is room for 3" in scaled.scaling.waits
+    assert scaled.scaling.overloaded == [], "those that are missing would be enough"
+
+
+def test_where_even_the_most_sites_are_too_few_that_is_said_once() -> None:
+    """Goal: who watches learns that nothing is left to be done here: more sites may not be, and what is over waits."""
+    scaled = Scaled([(0, 0.22), (3, 1.6)], 14)
+    scaled.world.run_for(14)
+    [text] = scaled.scaling.overloaded
+    assert "6 sites, the most that there may be" in text and int(text.partition("%")[0].rpartition(" ")[2]) > 120
 
 
 @pytest.mark.conformance

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from evenflow.coordinator.scaling import OVER_LOOKS, UNDER_LOOKS
 from evenflow.errors import ClusterError, OperationRefused
 from evenflow.policy.scaling import Bounds, Times, Wanted
 from evenflow.world.spark.driver import scaling
@@ -94,6 +95,21 @@ def test_as_many_come_as_there_is_room_for_and_the_rest_is_said_once(cluster: Cl
     cluster.room = 4
     autoscaler._more(Wanted(8), 6)
     assert len(cluster.told) == 2, "it is said again after there was room"
+
+
+def test_an_overload_is_told_each_time_that_it_begins(cluster: Cluster) -> None:
+    """Goal: one event for an overload, however long it lasts and however it goes up and down. Method: looks at whether the most sites that
+    there may be are enough; one that cannot tell says nothing."""
+    autoscaler = scaler(cluster)
+    calm, wave, over = [0.9] * UNDER_LOOKS, [1.2, 1.2, 1.2, 0.9] * 5, [1.2] * OVER_LOOKS
+    told = []
+    for looks in (calm, wave, over, [0.9, None, 1.5] * 20, [0.9] * (UNDER_LOOKS - 1), [1.1], calm, over):
+        for most_busy in looks:
+            autoscaler._scaling._judge(most_busy)
+            autoscaler._tell_overload(Wanted(8, most_busy=most_busy))
+        told.append(len(cluster.told))
+    assert told == [0, 0, 1, 1, 1, 1, 1, 2]
+    assert cluster.told[0][0] == "overloaded" and "8 sites, the most that there may be, would be 120% busy" in cluster.told[0][1]
 
 
 def test_who_is_refused_asks_again_at_the_next_look(cluster: Cluster) -> None:

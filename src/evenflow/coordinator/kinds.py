@@ -66,6 +66,8 @@ class Kind(StrEnum):
     """The number of sites is to change, since it is too small or too large for what is offered."""
     SCALING_WAITS = "scaling_waits"
     """Fewer sites are there than there should be, and no more can be had now."""
+    OVERLOADED = "overloaded"
+    """More is offered than the most sites that there may be can do."""
     DISK_TROUBLE = "disk_trouble"
     """A site's disk does not do what it should."""
     CHECKPOINT_COMPLETED = "checkpoint_completed"

@@ -29,6 +29,8 @@ MOVES: Final = "something moves"
 LEFT_OUT: Final = "rows are left out"
 DUST: Final = 6
 """Looks that are passed over when something has moved, the one that saw it included: what was read is read again."""
+OVER_LOOKS, UNDER_LOOKS = 4, 30
+"""So many looks in a row must see that the most sites are not enough, or that they are, before that is said, or is over."""
 NEWEST: Final = 3
 """What is offered is that of so many looks; of fewer after something has moved."""
 
@@ -95,14 +97,16 @@ def _together(parts: Iterable[Statistics]) -> Statistics:
 
 
 class Scaling:
-    """bounds: of the number of sites. aim: how many there shall be. changes: how often that became another number.
+    """bounds: of the number of sites. aim: how many there shall be. changes: how often that became another number. overloaded: more is
+    offered than the most sites can do, so nothing is left that could be done about it here; why, for people, "" if that is not so.
 
     It begins with as many as there are, and looks once a second.
     """
 
     def __init__(self, bounds: Bounds, times: Times, sites: int) -> None:
         self.bounds, self.times, self.aim = bounds, times, sites
-        self.changes = self._dust = 0
+        self.changes = self._dust = self._looks = 0
+        self.overloaded = ""
         self._past, self._seen = Past(), dict[int, Seen]()
 
     def look(self, told: Mapping[int, tuple[Facts, Statistics]], there: int, at_us: int, *, changing: bool, leaving: int = 0) -> Wanted:
@@ -123,11 +127,23 @@ class Scaling:
         busy = next((facts.busy for facts, _ in told.values() if facts.busy), "") or _left_out(runs)
         newest = need(runs, at_us, self.bounds, self.times)
         self._past, wanted = decide(self._past, newest, Standing(there, changing, moving, busy, leaving), self.bounds, self.times)
+        self._judge(wanted.most_busy)
         if wanted.sites not in (there, self.aim):
             self.changes += 1
         if wanted.sites != there:
             self.aim = wanted.sites
         return wanted
+
+    def _judge(self, most_busy: float | None) -> None:
+        """Whether the most sites are enough; what one look sees may be a wave."""
+        if most_busy is None:
+            return
+        self._looks = self._looks + 1 if (most_busy > 1.0) != bool(self.overloaded) else 0
+        if self._looks < (UNDER_LOOKS if self.overloaded else OVER_LOOKS):
+            return
+        self._looks, most = 0, self.bounds.most
+        busy = f"the busiest of {most} sites, the most that there may be, would be {most_busy:.0%} busy by what is offered"
+        self.overloaded = "" if self.overloaded else f"{busy}: rows wait, or are left out"
 
     def settle(self, run: int, facts: Facts) -> tuple[Move, ...]:
         """What brings sites that host nothing their part; nothing as long as something else comes first. They have been called for because

@@ -13,7 +13,7 @@ Event = Mapping[str, Any]
 
 _OF_TONE: Final = {
     "bad": "kill site_lost lost failed begun_anew rows_lost",
-    "warn": "recovery_waits take_over copy_dropped move_dropped move_refused repartition_refused scaling_waits refresh_failed "
+    "warn": "recovery_waits take_over copy_dropped move_dropped move_refused repartition_refused scaling_waits overloaded refresh_failed "
     "shedding not_backed_up disk_trouble checkpoint_dropped checkpoint_passed_over user_code_slow journal_waits clock_behind "
     "standby_takes_over silent",
     "good": "redundancy recovered_in_place restarted site_joined shedding_ended checkpoint_completed user_code_back journal_back "

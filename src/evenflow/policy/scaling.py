@@ -113,12 +113,12 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """sites: how many there shall be; as many as there are, if nothing changes. text: why, for people. short: more than the most that there
-    may be are needed."""
+    """sites: how many there shall be; as many as there are, if nothing changes. text: why, for people. most_busy: how busy the busiest of
+    the most sites that there may be would be by what is offered; None: this look says nothing of that."""
 
     sites: int
     text: str = ""
-    short: bool = False
+    most_busy: float | None = None
 
 
 def pieces_of(lately: Lately, backlog_s: float) -> Floats:
@@ -202,19 +202,19 @@ def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Tim
     jumping = len(needs) > 1 and now.load > JUMP * needs[-2].load
     enough_looks = times.looks * (2 if jumping else 1)
     kept = replace(past, needs=needs, asked=asked, more=more)
-    short = present[-1] > 1.0
+    most_busy = present[-1]
     if standing.changing:
-        return replace(kept, more=0), Wanted(standing.sites, short=short)
+        return replace(kept, more=0), Wanted(standing.sites, most_busy=most_busy)
     if standing.sites < bounds.least or more >= enough_looks:
         count = max(least, bounds.least)
         text = f"{standing.sites} sites would be {at(present, standing.sites, bounds):.0%} busy by what is offered, {count}: "
-        return replace(kept, more=0), Wanted(count, f"{text}{at(present, count, bounds):.0%}", short)
+        return replace(kept, more=0), Wanted(count, f"{text}{at(present, count, bounds):.0%}", most_busy)
     fewer = max((count for _, count in asked), default=standing.sites)
     soon = max((count for when, count in asked if when > since_us + max(SOON * times.calm_s, LEAST_SOON_S) * 1e6), default=fewer)
     if before and soon == fewer < standing.sites and not standing.busy:
         text = f"for {times.calm_s:g} s {fewer} sites would have done: {at(usual, fewer, bounds):.0%} busy with what was offered"
-        return kept, Wanted(fewer, text)
-    return kept, Wanted(standing.sites, short=short)
+        return kept, Wanted(fewer, text, most_busy)
+    return kept, Wanted(standing.sites, most_busy=most_busy)
 
 
 def _while_one_leaves(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Times) -> tuple[Past, Wanted]:

@@ -21,11 +21,13 @@ RUN: Final = 0
 
 class SimScaling:
     """It looks every second until the run is over. start_us: what a site takes to come. slots: executors that there are. wanted: (when,
-    how many, why) of each change of mind. waits: why fewer sites are there than there shall be, "" if that is not so."""
+    how many, why) of each change of mind. overloaded: why even the most sites are too few, each time. waits: why fewer sites are there than
+    there shall be, "" if that is not so."""
 
     def __init__(self, world: SimWorld, bounds: Bounds, times: Times, *, start_us: int = 5_000_000, slots: int | None = None) -> None:
         self.world, self.scaling = world, Scaling(bounds, times, len(world.driver.fleet.sites))
         self.wanted: list[tuple[int, int, str]] = []
+        self.overloaded: list[str] = []
         self.waits = ""
         self._start_us, self._slots = start_us, bounds.most if slots is None else slots
         self._coming = 0
@@ -48,6 +50,8 @@ class SimScaling:
         changing = bool(self._coming) or bool(leaving) or not joined
         facts = Facts.of(machine)
         wanted = scaling.look({RUN: (facts, self._shown())}, there, world.now_us, changing=changing, leaving=leaving)
+        if scaling.overloaded and self.overloaded[-1:] != [scaling.overloaded]:
+            self.overloaded.append(scaling.overloaded)
         if scaling.changes > before:
             self.wanted.append((world.now_us, wanted.sites, wanted.text))
         if leaving and wanted.sites > there:

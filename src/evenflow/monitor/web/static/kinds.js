@@ -34,6 +34,7 @@ export const KINDS = {
   replaced: { tone: "accent", name: "new version", aloud: true, marked: true },
   scaling: { tone: "accent", name: "number of sites", marked: true },
   scaling_waits: { tone: "warn", name: "too few sites" },
+  overloaded: { tone: "warn", name: "more than the most sites can do" },
   newcomer: { tone: null, name: "new at a source" },
   table_refreshed: { tone: null, name: "table read anew" },
   refresh_failed: { tone: "warn", name: "table not read anew" },

@@ -218,16 +218,16 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         its replicas), move_begun, move_done, move_dropped, move_refused, site_emptied, site_left, round (the policy has proposed moves),
         repartitioned, repartition_refused, availability (also epoch, modes), replaced (also version, epoch, boxes), table_refreshed (also
         table, rows), newcomer (also source, name), refresh_failed (also table), shedding (also source, epoch, partition), never_shed (also
-        sources), shedding_ended (also source, epoch, through, rows, seconds: of what was left out since it began), scaling and
-        scaling_waits (also sites, wanted), user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble,
+        sources), shedding_ended (also source, epoch, through, rows, seconds: of what was left out since it began), scaling, scaling_waits
+        and overloaded (also sites, wanted), user_code_slow (also box, epoch, seconds, where: the stack), user_code_back, disk_trouble,
         not_backed_up, restarted (also epoch, generation), lost (all replicas of something: the run waits for sites and goes on),
         recovered_in_place (also epoch, generation), failed (why the run has ended; also error, its class, and message, all of its text),
         before its start standby_waits, standby_takes_over (also silent_s, waited_s) and standby_ends (all with location, generation of whom
         it waited for), clock_behind (this driver's clock is behind the journal's times: also behind_s), journal_waits (the location's store
-        does not take what it should), journal_back, checkpoint_completed, checkpoint_dropped, checkpoint_passed_over (it cannot be read:
-        an older one is gone on from), silent (a region that gives nothing out yet; also epoch, the first that is read) or believed (it
-        does now; also epoch, behind which). Events of a move have also number, segment, partitions, source, target, reason and bytes, and
-        the last one seconds and stall_ms: see `moves`.
+        does not take what it should), journal_back, checkpoint_completed, checkpoint_dropped, checkpoint_passed_over (it cannot be read: an
+        older one is gone on from), silent (a region that gives nothing out yet; also epoch, the first that is read) or believed (it does
+        now; also epoch, behind which). Events of a move have also number, segment, partitions, source, target, reason and bytes, and the
+        last one seconds and stall_ms: see `moves`.
         """
         return self._driven.events()
 

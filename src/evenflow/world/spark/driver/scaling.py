@@ -43,7 +43,7 @@ class Autoscaler:
         self._place_timeout_s = place_timeout_s
         self._seen: dict[int, int] = {}
         self._given = {executor.id for executor in executors(engine.spark.sparkContext)}
-        self._not_before_s, self._away_until_s, self._waits = 0.0, 0.0, ""
+        self._not_before_s, self._away_until_s, self._waits, self._overloaded = 0.0, 0.0, "", ""
         self._closing, self._stays = threading.Event(), threading.Event()
         self._emptying: threading.Thread | None = None
         self._thread = threading.Thread(target=self._watch, name="evenflow-scaling", daemon=True)
@@ -111,6 +111,7 @@ class Autoscaler:
         if self._scaling.changes > before:
             log.info("%s", wanted.text)
             self._tell(Kind.SCALING, wanted.text, wanted)
+        self._tell_overload(wanted)
         if changing:
             if emptying and wanted.sites + self._engine.spares > there:
                 self._stays.set()
@@ -118,6 +119,13 @@ class Autoscaler:
             self._more(wanted, there)
         elif wanted.sites + self._engine.spares < there:
             self._fewer()
+
+    def _tell_overload(self, wanted: Wanted) -> None:
+        """Once each time that it begins."""
+        text, self._overloaded = "" if self._overloaded else self._scaling.overloaded, self._scaling.overloaded
+        if text:
+            log.warning("autoscale: %s", text)
+            self._tell(Kind.OVERLOADED, text, wanted)
 
     def _settle(self, facts: dict[int, Facts]) -> None:
         """Sites that have come are given their part, but for as many as are spares."""
