@@ -346,6 +346,26 @@ def test_what_may_be_left_out_is_said_before_anything_runs() -> None:
     assert units_text(plain.network) == ""
 
 
+def test_the_plan_says_what_of_a_qos_nobody_goes_by() -> None:
+    """Goal: who gives a value or a weight knows before the overload that it chooses nothing. The plan said which rows may go, and nothing
+    of that. Method: outputs without a latency, windows whose rows differ in worth, and two outputs that do not agree on it."""
+
+    def said(*worths: ef.Qos, window: bool = False) -> str:
+        flow = ef.Dataflow("f")
+        rows = flow.source(ef.sources.generator(100, 4, rows=100), name="in").with_watermark("ts", "1 second")
+        made = rows.group_by("key").window("1 second").agg(n="count(*)") if window else rows
+        for number, worth in enumerate(worths):
+            made.to(ef.sinks.discard(), name=f"out {number}", qos=worth)
+        return units_text(flow.network)
+
+    latency: Any = [("250 ms", 1), ("1 s", 0)]
+    plain, dear = ef.qos(latency=latency), ef.qos(latency=latency, value=("key", [(0, 0), (4, 1)]))
+    assert "of 'in' nothing is left out for being late: none of its outputs has a latency" in said(ef.qos(weight=2))
+    assert "of 'in' windows go alike, whatever their value" in said(dear, window=True)
+    assert "of 'in' rows go alike, whatever their value: its outputs do not agree" in said(plain, dear)
+    assert not any("of 'in' " in text for text in (said(plain), said(dear), said(dear, dear), said(plain, window=True)))
+
+
 def shedding_of(value: object = None, *, protect: bool = False, window: bool = False, latency: bool = True) -> object:
     """What may be left out of source `in` of a small dataflow."""
     flow = ef.Dataflow("sheds")

@@ -185,6 +185,24 @@ def _why_not(network: Network, source: Box, unit: Unit) -> str:
     return found if isinstance(found, str) else ""
 
 
+def _of_no_use(network: Network, source: Box, unit: Unit) -> list[str]:
+    """What outputs say of their answers, and nobody who leaves rows of a source out goes by."""
+    if unit.unit == "none" or _why_not(network, source, unit):
+        return []
+    reached = _reached(network, source)
+    given = [qos for box in reached if (qos := _of_sink(box).qos) is not None]
+    notes, valued = [], any(qos.value is not None for qos in given)
+    if given and all(qos.latency is None for qos in given):
+        notes.append("nothing is left out for being late: none of its outputs has a latency, which says how late that is")
+    elif valued and unit.unit in ("window", "key"):
+        notes.append(f"{unit.unit}s go alike, whatever their value: each is of many rows, and all of them stay or go")
+    elif valued and source.params.get("weights"):
+        notes.append("rows go alike, whatever their value: estimates need some of all")
+    elif valued and _worth(network, source.name, reached)[0] is None:
+        notes.append("rows go alike, whatever their value: its outputs do not agree on that")
+    return notes
+
+
 def _below(network: Network, source: str) -> list[Box]:
     """The boxes to which rows of a source come."""
     names = {source}
@@ -255,8 +273,7 @@ def units_text(network: Network) -> str:
         unit = unit_of(network, (box.name, 0))
         lines.append(f"  of {box.name!r}: {unit.text()}")
         lines += [f"  but nothing yet of {box.name!r}: {why}" for why in [_why_not(network, box, unit)] if why]
-        if unit.unit == "row" and box.params.get("weights") and _worth(network, box.name, _reached(network, box))[0] is not None:
-            lines.append(f"  of {box.name!r} rows go alike, whatever their value: estimates need some of all")
+        lines += [f"  of {box.name!r} {note}" for note in _of_no_use(network, box, unit)]
     for (up, port), reader in of_all:
         if len(network.readers(up, port)) > 1:
             lines.append(f"  before {reader!r}: {of_all[(up, port), reader].text()}")
