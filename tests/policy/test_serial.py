@@ -40,6 +40,8 @@ def test_without_capacity_all_that_host_something_may_get_more() -> None:
         ({"replicas": {}, "pinned": [[1]]}, "each of pinned must be a list of 2 numbers"),
         ({"replicas": {}, "pinned": 1}, "pinned must be a list"),
         ({"replicas": {}, "on_disk": [[1, 2]]}, "each of on_disk must be a list of 3 numbers"),
+        ("[" * 100_000, "the hosting is no JSON"),
+        ({"replicas": {"1" * 5_000: []}}, "replicas is an object with numbers for keys"),
     ],
 )
 def test_what_is_wrong_is_said(data: object, said: str) -> None:

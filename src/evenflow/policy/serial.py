@@ -17,13 +17,15 @@ from evenflow.policy.hosting import Hosting
 from evenflow.policy.proposal import Proposal
 
 KEYS: Final = ("replicas", "capacity", "pinned", "hosts", "on_disk")
+DIGITS: Final = 18
+"""At most, of the number of a segment or a site."""
 
 
 def hosting_from_json(text: str) -> Hosting:
     """Raises PolicyError saying what is missing or wrong."""
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PolicyError(f"the hosting is no JSON ({error}); docs/policies.md shows the form") from None
     if not isinstance(data, dict) or "replicas" not in data or set(data) - set(KEYS):
         raise PolicyError(f"a hosting is an object with replicas and perhaps {', '.join(KEYS[1:])}, not {text.strip()!r:.80}")
@@ -61,7 +63,7 @@ def proposal_to_json(proposal: Proposal) -> dict[str, Any]:
 
 
 def _by_number(data: Any, at: str) -> dict[int, Any]:
-    if not isinstance(data, dict) or not all(key.isdecimal() for key in data):
+    if not isinstance(data, dict) or not all(key.isdecimal() and len(key) <= DIGITS for key in data):
         raise PolicyError(f"{at} is an object with numbers for keys, not {data!r:.60}")
     return {int(key): value for key, value in data.items()}
 
