@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -81,3 +82,20 @@ def test_each_segment_has_the_worth_of_the_outputs_that_it_feeds() -> None:
     both = {(5.0, False), (1.0, True)}
     assert [found for found in told.values() if found == both], told
     assert sorted(len(found) for found in told.values()).count(1) >= 2, told
+
+
+def test_whatever_ends_an_output_is_as_urgent_as_it_says(tmp_path: Path) -> None:
+    """Goal: an output is urgent up to its end, be that discarded, or committed once all sites have written. Both were worth nothing: an
+    output with 20 ms that was tried without its sink went behind one that has an hour, and so did the commits of a protected one."""
+    flow, hour = ef.Dataflow("tried"), ef.qos(latency=[("1 hour", 1), ("2 hours", 0)])
+    rows = flow.source(ScheduledEvents(RATE, ROWS, 50, count=1), name="in")
+    sinks = {"urgent": ef.sinks.discard(), "patient": ef.sinks.discard(), "whole": ef.sinks.parquet(str(tmp_path / "whole"))}
+    for name, qos in (("urgent", URGENT), ("patient", hour), ("whole", None)):
+        rows.repartition().select("key").to(sinks[name], name=name, qos=qos)
+    planned = layout(flow.network, sites=2)
+    found: dict[str, dict[str, list[tuple[float, bool]]]] = {step.kind: {} for segment in planned.segments for step in segment.steps}
+    for segment in planned.segments:
+        for step in segment.steps:
+            found[step.kind][step.box] = [(worth.weight, worth.protected) for worth in planned.worths[segment.id]]
+    assert found["discard"] == {"urgent": [(5.0, False)], "patient": [(1.0, False)]}
+    assert found["stage"] == found["commit"] == {"whole": [(1.0, True)]}

@@ -9,6 +9,7 @@ from evenflow.plan.layout import Arc, Segment, Worth
 from evenflow.query.kinds import read
 from evenflow.query.kinds.sink import Sink
 from evenflow.query.network import Network
+from evenflow.query.protecting import STEPS
 
 
 def worths_of(network: Network, segments: Sequence[Segment], arcs: Sequence[Arc]) -> Mapping[int, tuple[Worth, ...]]:
@@ -26,7 +27,7 @@ def worths_of(network: Network, segments: Sequence[Segment], arcs: Sequence[Arc]
         return {}
     found: dict[int, dict[str, Worth]] = {}
     for segment in reversed(segments):  # Consumers come last.
-        mine = {step.box: told[step.box] for step in segment.steps if step.kind == "stage"}
+        mine = {step.box: told[step.box] for step in segment.steps if step.kind in STEPS["sink"]}
         if segment.sink is not None:
             mine[segment.sink] = told[segment.sink]
         for arc in segment.outputs:
