@@ -27,6 +27,9 @@ OVER_PRICE: Final = 1e3
 where some site is over."""
 MORE: Final = 1e-4
 """Of an output's weight: what its last row is worth where the loss function says nothing."""
+HELD: Final = 0.05
+"""Of an output's weight: what it is worth that it goes on getting what it gets by the plan that acts. Where two are about as good, what
+rows have seemed to cost lately would take from one and give to the other, round for round."""
 EARLY: Final = 1e-6
 """Of all outputs' weight: what it is worth to leave rows out before they have cost anything."""
 TINY: Final = 1e-9
@@ -52,17 +55,27 @@ class Shedding:
     how: Literal["all", "plan", "over"]
 
 
-def solve(network: FlowNetwork, rates: Mapping[str, float], *, headroom: float = HEADROOM, limit_s: float | None = None) -> Shedding | None:
-    """The plan for these rates (rows per second offered by each source); None if it was not found within `limit_s`.
+def solve(
+    network: FlowNetwork,
+    rates: Mapping[str, float],
+    *,
+    headroom: float = HEADROOM,
+    limit_s: float | None = None,
+    present: Mapping[str, tuple[float, ...]] | None = None,
+) -> Shedding | None:
+    """The plan for these rates (rows per second offered by each source); None if it was not found within `limit_s`. present: what the plan
+    that acts keeps of arcs, all of those that are not there: of about equal plans the one that is most like it is found.
 
     Whoever gets None goes on with what was there: the reflex at ingress needs no plan. Cost: some ms at a hundred arcs. Raises
     PolicyError for rates and costs that cannot be, or are too far apart.
     """
     with np.errstate(all="ignore"):
-        return _solved(network, rates, headroom, limit_s)
+        return _solved(network, rates, headroom, limit_s, present or {})
 
 
-def _solved(network: FlowNetwork, rates: Mapping[str, float], headroom: float, limit_s: float | None) -> Shedding | None:
+def _solved(
+    network: FlowNetwork, rates: Mapping[str, float], headroom: float, limit_s: float | None, present: Mapping[str, tuple[float, ...]]
+) -> Shedding | None:
     whole = np.array(network.flowing(rates), np.float64).reshape(len(network.arcs), network.classes)
     reading = reading_of(network, rates)
     everything = _answer(network, whole, np.ones_like(whole), reading, headroom)
@@ -71,6 +84,8 @@ def _solved(network: FlowNetwork, rates: Mapping[str, float], headroom: float, l
     if not everything.over:
         return everything
     program = _program(network, whole, reading, headroom)
+    if present:
+        _hold(network, whole, program, present)
     found = program.solved(limit_s)
     if found is None:
         return None
@@ -85,6 +100,13 @@ def _solved(network: FlowNetwork, rates: Mapping[str, float], headroom: float, l
     program.at_most([(column, 1.0) for column in over], max(0.0, float(least[over.start :].sum())) + TINY)
     best = program.solved(limit_s)
     return answer if best is None else _of_shares(network, whole, best, reading, headroom)
+
+
+def followed(network: FlowNetwork, rates: Mapping[str, float], keeps: Mapping[str, tuple[float, ...]], *, headroom: float) -> Shedding:
+    """What comes of so much being kept of these rates; all is of arcs that are not there. Raises PolicyError for rates that cannot be."""
+    with np.errstate(all="ignore"):
+        whole = np.array(network.flowing(rates), np.float64).reshape(len(network.arcs), network.classes)
+        return _answer(network, whole, _shares(network, whole, keeps), reading_of(network, rates), headroom)
 
 
 def _of_shares(network: FlowNetwork, whole: Any, found: Any, reading: Mapping[int, float], headroom: float) -> Shedding:
@@ -216,4 +238,24 @@ def _value(network: FlowNetwork, whole: Any, program: Program, name: str, output
         program.gain[column] += MORE * program.gain[utility] * share
 
 
-__all__ = ["HEADROOM", "Shedding", "reading_of", "solve"]
+def _shares(network: FlowNetwork, whole: Any, keeps: Mapping[str, tuple[float, ...]]) -> Any:
+    """Of what would flow on each arc, the share of each class that does, where so much is kept; all of arcs that are not there."""
+    found = np.ones_like(whole)
+    for place in sorted(range(len(network.arcs)), key=lambda place: network.order.index(network.arcs[place].up)):
+        found[place] = _coming(network, place, whole, found) * np.array(keeps.get(network.arcs[place].name) or 1.0)
+    return found
+
+
+def _hold(network: FlowNetwork, whole: Any, program: Program, present: Mapping[str, tuple[float, ...]]) -> None:
+    """What each output gets of each class by the plan that acts is worth a little more."""
+    kept = _shares(network, whole, present)
+    classes, outputs = whole.shape[1], list(network.outputs.items())
+    for at, (name, output) in enumerate(outputs, whole.size):
+        possible = _worth_of(network, name, output, whole)
+        for place in network.into(name):
+            for of in range(classes if possible > 0 else 0):
+                share = float(whole[place, of]) * output.worth[of] / possible
+                program.gain[place * classes + of] += HELD * program.gain[at] * share * float(kept[place, of])
+
+
+__all__ = ["HEADROOM", "Shedding", "followed", "reading_of", "solve"]

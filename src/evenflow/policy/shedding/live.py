@@ -21,7 +21,7 @@ from evenflow.plan.layout import Layout
 from evenflow.policy.offered import rates_of, sources_of
 from evenflow.policy.shedding.fill import filled
 from evenflow.policy.shedding.fit import axes_of, is_small, table
-from evenflow.policy.shedding.flow import HEADROOM, Shedding, reading_of, solve
+from evenflow.policy.shedding.flow import HEADROOM, Shedding, followed, reading_of, solve
 from evenflow.policy.shedding.linear import Linear
 from evenflow.policy.shedding.linear import of as linear_of
 from evenflow.policy.shedding.network import Arc, FlowNetwork, Output, Source
@@ -37,6 +37,9 @@ ENOUGH_ROWS: Final = 50
 """A segment that had fewer in a window shows nothing of what they cost. Of a source that offers fewer it is as good as nothing."""
 NEWER: Final = 0.5
 """How much a window counts against those before it."""
+NEAR, AS_GOOD = 0.975, 0.98
+"""A plan that fits into so much of all sites' capacity, and is worth so much of the best one, goes on: what rows cost is measured, and is
+never twice the same."""
 CHANGE: Final = 0.04
 """A share that changes by less is left as it is: a new plan is not for nothing."""
 STANDING: Final = 0.02
@@ -80,7 +83,7 @@ class FlowPlanner:
             return None
         rates = {str(source): rate for source, rate in offers.items()}
         try:
-            wanted = self._wanted(self.network(statistics, offered), rates, begun=bool(keeps))
+            wanted = self._wanted(self.network(statistics, offered), rates, keeps)
         except PolicyError:
             return None  # The numbers cannot be weighed: who is late leaves rows out by himself.
         if wanted is None or not _differs(wanted := self._some(wanted), keeps):
@@ -163,18 +166,24 @@ class FlowPlanner:
 
     # ------------------------------------------------ what is wanted
 
-    def _wanted(self, network: FlowNetwork, rates: Mapping[str, float], *, begun: bool) -> Keeps | None:
+    def _wanted(self, network: FlowNetwork, rates: Mapping[str, float], keeps: Keeps) -> Keeps | None:
+        """keeps: of the plan that acts."""
+        begun, present = bool(keeps), {str(arc): keep for arc, keep in enumerate(keeps) if keep}
         if self.way == "fit" and network.classes == 1 and network.sources and not self._mixed(network):
-            keeps = self._by_table(network, rates, begun=begun)
-            if keeps is not None:
-                return keeps
+            by_table = self._by_table(network, rates, begun=begun)
+            if by_table is not None:
+                return by_table
         if not begun:
             fits = solve(network, rates, headroom=FULL, limit_s=LIMIT_S)
             if fits is None or fits.how == "all":
                 return None if fits is None else ()
-        found = solve(network, rates, headroom=HEADROOM, limit_s=LIMIT_S)
+        found = solve(network, rates, headroom=HEADROOM, limit_s=LIMIT_S, present=present)
+        if found is not None and found.how == "plan" and begun:
+            goes_on = followed(network, rates, present, headroom=NEAR)
+            if not goes_on.over and goes_on.worth >= AS_GOOD * found.worth:
+                return keeps
         if found is not None and found.how == "over":
-            found = solve(_entering(network), rates, headroom=HEADROOM, limit_s=LIMIT_S)
+            found = solve(_entering(network), rates, headroom=HEADROOM, limit_s=LIMIT_S, present=present)
         return None if found is None else self._keeps_of(found)
 
     def _keeps_of(self, found: Shedding) -> Keeps:
