@@ -150,8 +150,9 @@ class DroppedSource(Source):
 def dropped(source: Source, shed: pa.Table, *, of: str | None = None) -> DroppedSource:
     """What a run has left out of a source under overload (`run.shed()`), as a source that ends: the same rows, in their order.
 
-    source: the one that was read, without a pace (`rate=None`, `speed=None`), so that nothing is late and left out again. of: its name in
-    that run; None where rows of one source only were left out. Raises QueryError where that is not known, or cannot be read again.
+    source: the one that was read, without a pace (`rate=None`, `speed=None`), so that nothing is late and left out again; rows that are
+    made have the times at which they are due, so these are others then. of: its name in that run; None where rows of one source only were
+    left out. Raises QueryError where that is not known, or cannot be read again.
     """
     if not isinstance(source, Source):
         raise QueryError(f"dropped: {type(source).__name__} is no source; give the one that the run read")
