@@ -412,6 +412,33 @@ def test_every_room_says_what_lives_there_and_what_it_does_not_know() -> None:
         assert SAYS_WHAT_IT_DOES_NOT_KNOW.search(" ".join(text.split())), f"{name_of(path)}: say what it does not know: It knows no ..."
 
 
+NAMED = re.compile(r"`([a-z][a-z_0-9]*(?:\.[a-z][a-z_0-9]*)*)`")
+
+
+def not_there(path: Path, text: str) -> list[str]:
+    """Names in backquotes of a room's docstring that are no module or room: of this room, or below the package."""
+
+    def is_there(name: str) -> bool:
+        places = [folder.joinpath(*name.removeprefix("evenflow.").split(".")) for folder in (path.parent, PACKAGE)]
+        return any(place.is_dir() or place.with_suffix(".py").is_file() for place in places)
+
+    return [name for name in NAMED.findall(text) if not is_there(name)]
+
+
+def test_what_a_room_names_is_there() -> None:
+    """A module that has another name now, or lives elsewhere, is looked for in vain."""
+    found = {name_of(path): not_there(path, ast.get_docstring(parsed(path.read_text(encoding="utf-8"))) or "") for path in ROOMS}
+    assert {room: names for room, names in found.items() if names} == {}
+
+
+def test_a_name_that_is_nowhere_is_found() -> None:
+    room = PACKAGE / "plan" / "__init__.py"
+    assert not_there(room, "`layout`, `query.sql`, `evenflow.errors`, `Stream.to` and `make setup`, but `gone` and `plan.gone`") == [
+        "gone",
+        "plan.gone",
+    ]
+
+
 # Where something is unpickled, and what: reading a pickle can run anything, so nothing that a fixed form can carry is one.
 MAY_UNPICKLE = {
     "plan.plan": "functions in a version of a plan, at a site, from its driver",

@@ -2,8 +2,8 @@
 
 It knows no engine: it is texts, and a source.
 
-The events are made by `evenflow.sources.nexmark`; the queries are the files `queries/q0.sql` to `q22.sql`, whose first lines say what each
-one is about. Batch Spark gives the right answer to each of them, from the very same text.
+The events are made by `evenflow.sources.nexmark`; the queries are the files `queries/q0.sql` to `queries/q22.sql`, whose first lines
+say what each one is about. Batch Spark gives the right answer to each of them, from the very same text.
 
 Source: Tucker, Tufte, Papadimos, Maier (2008) for the model and q1 to q8; Apache Beam and Nexmark for Flink for the others.
 """

@@ -1,6 +1,6 @@
 """What one site does for one dataflow: it takes frames in order, processes partitions, keeps their state, sends, and lets go.
 
-`part` is the machine, by the table in `rules` and with the `effects` of events; `fittings` and `ground` are what it stands on.
+`machine` is what a part does, by the table in `rules` and with the `effects` of events; `fittings` and `ground` are what it stands on.
 `ingress`, `leading` and `log` say which rows form an epoch, `housing` which partitions are here, and `cohort` processes them.
 `copying` says how far a copy is, `arriving` and `departing` carry it out, `audience` says to whom this site speaks.
 `acknowledging` and `releasing` say what is done with, `peers` which other sites live.
