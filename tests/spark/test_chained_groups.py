@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import evenflow as ef
+from evenflow.bench.background import free_ports
 from evenflow.bench.bare import BareEngine
-from evenflow.bench.regional import free_ports
 from evenflow.sinks.stream import SECRET_VARIABLE
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(200)]

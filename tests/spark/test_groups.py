@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import evenflow as ef
+from evenflow.bench.background import free_ports
 from evenflow.errors import OperationRefused, OptionError
 from evenflow.sinks.stream import SECRET_VARIABLE
-from tests.spark.test_stream_sink import free_port
 
 pytestmark = [pytest.mark.spark, pytest.mark.conformance, pytest.mark.timeout(200)]
 RATE, ROWS, KEYS = 2000, 12_000, 20
@@ -29,7 +29,7 @@ def test_a_region_that_ends_is_not_missed_and_one_that_comes_late_says_the_same(
     spark: Any, engine: ef.Engine, named: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SECRET_VARIABLE, "of sixteen letters or more")
-    east, west, late = free_port(), free_port(), free_port()
+    east, west, late = free_ports(3)
     of = ef.group(named("group"), begin=time.time() + 1.0, sites=3)
     got: list[tuple[int, Any]] = []
     with ef.Engine(spark, sites=2) as second:

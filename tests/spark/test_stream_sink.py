@@ -11,24 +11,18 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow.bench.background import free_ports
 from evenflow.errors import RegionsUnreachable
 from tests.spark.test_tls import Authority
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        return int(port.getsockname()[1])
-
-
 def test_a_subscriber_is_given_what_a_sink_is(
     spark: Any, engine: ef.Engine, named: Callable[[str], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
-    files, port, kept = authority.files(), free_port(), ef.sinks.memory()
+    files, (port,), kept = authority.files(), free_ports(1), ef.sinks.memory()
     secret = tmp_path / "secret"
     secret.write_text("of sixteen letters or more")
     flow = ef.Dataflow(named("streamed"))

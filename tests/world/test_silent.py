@@ -12,8 +12,8 @@ import pytest
 from tests.world.test_in_place import kinds, wait_until
 
 import evenflow as ef
+from evenflow.bench.background import free_ports
 from evenflow.bench.bare import BareEngine
-from evenflow.bench.regional import free_ports
 from evenflow.errors import EpochsGone, LocationError, OptionError, QueryError
 from evenflow.sinks.stream import SECRET_VARIABLE
 

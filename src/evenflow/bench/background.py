@@ -1,4 +1,5 @@
-"""Programs that run beside a benchmark and never outlive it: a shell that waits at a pipe ends them also when this process is killed."""
+"""Programs that run beside a benchmark and never outlive it: a shell that waits at a pipe ends them also when this process is killed. And
+ports for them."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -120,15 +119,6 @@ def compare(expected: Totals, got: Sequence[tuple[int, Mapping[str, Any]]], thro
         seen[at] = totals
         wrong += wanted.get(at) != totals
     return {"rows": len(wanted), "lost": len(wanted.keys() - seen.keys()), "repeated": repeated, "wrong": wrong}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens at."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in taken]
-    for each in taken:
-        each.close()
-    return ports
 
 
 class Started:

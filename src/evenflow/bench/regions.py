@@ -21,9 +21,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from evenflow.bench.background import free_ports
 from evenflow.bench.delaying_proxy import DelayingProxy
 from evenflow.bench.measuring import machine
-from evenflow.bench.regional import Region, Started, compare, free_ports, new_log_folder
+from evenflow.bench.regional import Region, Started, compare, new_log_folder
 from evenflow.bench.regional_sinks import SINKS, Shared, compare_rows, shared
 from evenflow.errors import ClusterError, OptionError
 from evenflow.sinks.stream import SECRET_VARIABLE

@@ -7,7 +7,6 @@ region that brings the rows just then. All rows are compared with what the dataf
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +20,7 @@ from statistics import median
 from typing import Any, Final
 
 from evenflow.bench import killing
+from evenflow.bench.background import free_ports
 from evenflow.bench.delaying_proxy import DelayingProxy
 from evenflow.bench.measuring import machine
 from evenflow.bench.region import SINK, Region, Row, compared, expected, gap_ms
@@ -238,8 +238,3 @@ def by_region(delays_ms: Sequence[float], calm: Sequence[int], struck: Sequence[
 def brings(leg: int, brought: Sequence[int]) -> bool:
     """Whether this region, which the subscriber says brings the rows, has brought more bytes than any other."""
     return all(other < brought[leg] for number, other in enumerate(brought) if number != leg)
-
-
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        return [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]

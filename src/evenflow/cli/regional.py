@@ -19,7 +19,8 @@ LEAD_S: Final = 1.0
 
 def regions(count: int, seconds: float, rate: int, sites: int, output: Output, *, bare: bool = False) -> int:
     """Start the regions, subscribe to all, kill the driver that brings rows with everything below it, and compare every row."""
-    from evenflow.bench.regional import Region, Started, compare, free_ports, new_log_folder
+    from evenflow.bench.background import free_ports
+    from evenflow.bench.regional import Region, Started, compare, new_log_folder
     from evenflow.sinks.stream import SECRET_VARIABLE
     from evenflow.world.spark.regions.subscriber import subscribe
 
