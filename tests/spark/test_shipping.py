@@ -336,7 +336,7 @@ def test_a_run_that_ends_takes_its_transfers_with_it(reactor: Reactor, target: T
     assert transfer.join(10)
     assert paced.shipper.under_way == 1
     assert len(target.guests._guests) == 1
-    target.guests.copy_forgotten(8, 1)
+    target.guests.run_ended(8)
     assert not target.guests._guests
     until(reactor, lambda: paced.failed)
     assert [failed[0] for failed in paced.failed] == [8]

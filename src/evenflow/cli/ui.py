@@ -389,7 +389,7 @@ def _unready(glances: Glances) -> str | None:
     if glances.teller.feed.ended is not None:
         return glances.teller.feed.ended
     found = readiness(*glances.newest(), time.time_ns() // 1000)
-    return None if found.ready else found.text.strip()
+    return None if found.ready else "\n".join(found.reasons)
 
 
 def _end_with_parent(server: Server) -> None:

@@ -1,9 +1,9 @@
-"""Whether an engine is well, for whoever asks over HTTP: `/healthz` of the process that answers, `/readyz` of its engine. Pure."""
+"""Whether an engine is well, for whoever asks over HTTP for `/readyz`. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
@@ -14,26 +14,10 @@ OLD_US: Final = 3_000_000
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """ready: else why not, in short sentences. status: of the HTTP answer. text: its body."""
+    """ready: else why not, in short sentences."""
 
     ready: bool
     reasons: tuple[str, ...] = ()
-
-    @property
-    def status(self) -> int:
-        return 200 if self.ready else 503
-
-    @property
-    def text(self) -> str:
-        return "ready\n" if self.ready else "".join(f"{reason}\n" for reason in self.reasons)
-
-    def to_json(self) -> dict[str, Any]:
-        return {"ready": self.ready, "reasons": list(self.reasons)}
-
-
-def liveness() -> Readiness:
-    """The process answers, which is all that is asked."""
-    return Readiness(True)
 
 
 def readiness(scene: Scene | None, reading: Reading | None, now_us: int) -> Readiness:

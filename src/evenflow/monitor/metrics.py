@@ -24,7 +24,6 @@ from evenflow.monitor.reading import Reading, RunReading
 from evenflow.monitor.scene import Scene, SceneRun
 from evenflow.statistics.histogram import BUCKETS_PER_DOUBLING, middle_us
 
-CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 DOUBLINGS: Final = range(9, 28)
 """Upper ends of the buckets of latencies, as powers of two of microseconds: from half a millisecond to two minutes."""
 
@@ -230,5 +229,5 @@ def _up_to(latency: Iterable[tuple[int, int]], power: int) -> float:
 
 
 def exposition(scene: Scene | None, reading: Reading | None) -> bytes:
-    """What Prometheus reads, in its text format (`CONTENT_TYPE`). Nothing before the first reading."""
+    """What Prometheus reads, in its text format 0.0.4. Nothing before the first reading."""
     return b"" if scene is None or reading is None else generate_latest(EngineCollector(scene, reading))

@@ -48,9 +48,6 @@ LEAST_RSD: Final = 0.0489
 ORDERED: Final = frozenset({"first", "last", "collect_list", COLLECT_ROWS, *IGNORING_NULLS.values()})
 """Functions whose result depends on the order of the rows."""
 
-COMBINABLE: Final = ("count", "sum", "min", "max", "avg", "stddev")
-"""Functions whose partial results are worth computing before the exchange."""
-
 EXACT_WORDS: Final = 37
 """34 limbs of a sum of doubles, and counts of what is not finite."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from evenflow.experiments.result.chart import Chart
 
 World = Literal["sim", "spark"]
-WORLDS: Final[tuple[World, ...]] = ("sim", "spark")
 
 Figures = Mapping[str, Any]
 """Name of a figure, its unit last, to its value: a number, a text, or None where there is none."""

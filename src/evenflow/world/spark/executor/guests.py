@@ -95,10 +95,6 @@ class Guests:
         """Let tasks that push into it end; they have been answered, or their run needs no rows any more. Nor does it need state."""
         self._dismiss(lambda guest: guest.run == run and not isinstance(guest, Fetcher))
 
-    def copy_forgotten(self, run: int, copy: int) -> None:
-        """Nobody waits for the state of this copy any more."""
-        self._dismiss(lambda guest: isinstance(guest, Receiver) and (guest.run, guest.copy) == (run, copy))
-
     def _dismiss(self, chosen: Callable[[Pusher | Fetcher | Receiver], bool]) -> None:
         for channel, guest in list(self._guests.items()):
             if chosen(guest):

@@ -31,7 +31,6 @@ VERSION: Final = 2
 HEADER: Final = struct.Struct("<2sBBI16s")
 SEAL_BYTES: Final = 16
 NO_SEAL: Final = bytes(SEAL_BYTES)
-KEY_BYTES: Final = 32
 MESSAGE_BYTES_MAX: Final = 1 << 30
 
 SECTIONS: Final = 1
