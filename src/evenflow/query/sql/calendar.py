@@ -28,6 +28,12 @@ _LAST_DAY: Final = 2_932_896
 Value = Any
 
 
+def floor_divided(value: Value, by: int | pa.Scalar) -> Value:
+    """Whole times, rounded towards the past: Arrow's division of whole numbers goes towards zero."""
+    towards_zero = pc.divide(value, by)
+    return pc.if_else(pc.greater(pc.multiply(towards_zero, by), value), pc.subtract(towards_zero, 1), towards_zero)
+
+
 def field(value: Value, kernel: Callable[[Value], Value], *, years: bool = False) -> Value:
     """A field of dates, or of timestamps without a zone, as int; `years`: it counts years."""
     if usual(value):

@@ -12,21 +12,15 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CBC, ECB
 from cryptography.hazmat.primitives.padding import PKCS7
 
-from evenflow.errors import ExpressionError, TypeMismatch
-from evenflow.query.sql.casts import cast
+from evenflow.errors import ExpressionError
+from evenflow.query.sql.arguments import a_string_or_bytes
 from evenflow.query.sql.node import InvalidValue, Node, attempt, rowwise
 from evenflow.query.sql.signature import Signature, constant_of
-from evenflow.query.sql.types import BINARY, NULL, name_of, stringy
+from evenflow.query.sql.types import BINARY
 
 _START: Final = {"GCM": 12, "CBC": 16, "ECB": 0}
 """Bytes of the start vector that stand before what is encrypted."""
 _BLOCK_BITS: Final = 128
-
-
-def _octets(node: Node, what: str) -> Node:
-    if not stringy(node.type) and node.type not in (BINARY, NULL):
-        raise TypeMismatch(f"{what} needs a string or bytes, but {node.text} is {name_of(node.type)}; cast it")
-    return cast(node, BINARY)
 
 
 def _mode(given: tuple[Node, ...], what: str) -> str:
@@ -45,7 +39,7 @@ def _encrypt(value: Node, key: Node, *given: Node) -> Node:
             f"aes_encrypt with {mode} begins with a vector of chance, and a replayed row must give the same result; give the vector, "
             f"aes_encrypt(value, key, '{mode}', 'DEFAULT', vector), or use ECB"
         )
-    nodes = [_octets(each, "aes_encrypt") for each in (value, key, *given[2:])]
+    nodes = [a_string_or_bytes(each, "aes_encrypt") for each in (value, key, *given[2:])]
     return rowwise(partial(_encrypted, mode), BINARY, *nodes, raises=True)
 
 
@@ -63,7 +57,7 @@ def _encrypted(mode: str, value: bytes, key: bytes, start: bytes = b"", known: b
 
 def _decrypt(tried: bool, value: Node, key: Node, *given: Node) -> Node:
     mode = _mode(given, "aes_decrypt")
-    nodes = [_octets(each, "aes_decrypt") for each in (value, key, *given[2:])]
+    nodes = [a_string_or_bytes(each, "aes_decrypt") for each in (value, key, *given[2:])]
 
     def one(sealed: bytes, secret: bytes, known: bytes = b"") -> bytes | None:
         try:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from evenflow.errors import ArithmeticOverflow, ExpressionError, TypeMismatch
 from evenflow.query.sql import calendar, times
 from evenflow.query.sql import operators as op
+from evenflow.query.sql.arguments import an_int
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.moments import offset_at, offset_s
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal, measured, rowwise
@@ -40,12 +41,6 @@ from evenflow.stream.arrays import Int64s
 _DAY_US: Final = 86_400_000_000
 _LONG: Final = 2**63
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12}
-
-
-def _int(node: Node, what: str) -> Node:
-    if not (integral(node.type) and node.type != LONG) and node.type != NULL:
-        raise TypeMismatch(f"{what} needs an int, but {node.text} is {name_of(node.type)}; cast it")
-    return cast(node, INT)
 
 
 def _moment(a: Node, what: str) -> Node:
@@ -78,7 +73,7 @@ def _make_date(year: Node, month: Node, day: Node) -> Node:
             raise InvalidValue(f"there is no date of the year {y}, the month {m} and the day {d}")
         return found
 
-    days = rowwise(one, INT, *(_int(each, "make_date") for each in (year, month, day)), raises=True)
+    days = rowwise(one, INT, *(an_int(each, "make_date") for each in (year, month, day)), raises=True)
     return op.cast_raw(days, DATE)
 
 
@@ -96,7 +91,7 @@ def _make_timestamp(name: str, type_: pa.DataType, tried: bool, *given: Node) ->
         )
     if len(given) == 7 and type_ == TIMESTAMP_NTZ:
         raise ExpressionError(f"{name} has no zone")
-    whole = [_int(each, name) for each in given[:5]]
+    whole = [an_int(each, name) for each in given[:5]]
     if not numeric(given[5].type) and given[5].type != NULL:
         raise TypeMismatch(f"{name} needs a number of seconds, but {given[5].text} is {name_of(given[5].type)}; cast it")
     second = cast(given[5], pa.decimal128(16, 6))
@@ -161,7 +156,7 @@ _PARTS: Final = (("day", _DAY_US), ("hour", 3_600_000_000), ("minute", 60_000_00
 
 def _make_interval(*given: Node) -> Node:
     """make_dt_interval: days, hours, minutes, seconds; what is left out is 0."""
-    nodes = [_int(each, "make_dt_interval") for each in given[:3]]
+    nodes = [an_int(each, "make_dt_interval") for each in given[:3]]
     if len(given) > 3:
         if not numeric(given[3].type) and given[3].type != NULL:
             raise TypeMismatch(f"make_dt_interval needs a number of seconds, but {given[3].text} is {name_of(given[3].type)}")
@@ -179,7 +174,7 @@ def _make_interval(*given: Node) -> Node:
 
 
 def _from_unix_date(a: Node) -> Node:
-    return op.cast_raw(_int(a, "date_from_unix_date"), DATE)
+    return op.cast_raw(an_int(a, "date_from_unix_date"), DATE)
 
 
 # Names of days and months
@@ -231,19 +226,14 @@ def _of_days(days: Int64s) -> tuple[Int64s, Int64s, Int64s]:
     return whole, day, last
 
 
-def _ints(array: pa.Array) -> Int64s:
-    found: Int64s = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
-
-
 def months_apart(unit: str, start: Node, end: Node) -> Node:
     """Whole months, quarters or years from one time to another, towards zero, as Java counts them."""
 
     def kernel(first: pa.Array, last: pa.Array) -> pa.Array:
-        (m1, d1, _, r1), (m2, d2, _, r2) = (_fields(_ints(v)) for v in (first, last))
+        (m1, d1, _, r1), (m2, d2, _, r2) = (_fields(times.ints_of(v)) for v in (first, last))
         one, other = m1 * 32 + d1, m2 * 32 + d2
         moved = np.where((other > one) & (r2 < r1), -1, np.where((other < one) & (r2 > r1), 1, 0))
-        m2, d2, _ = _of_days(_ints(last) // _DAY_US + moved)  # A day that is not whole does not count.
+        m2, d2, _ = _of_days(times.ints_of(last) // _DAY_US + moved)  # A day that is not whole does not count.
         apart = m2 * 32 + d2 - one
         by = 32 * _MONTHS[unit]
         return pa.array(np.sign(apart) * (np.abs(apart) // by), LONG, mask=nulls(first) | nulls(last))
@@ -299,14 +289,14 @@ def _months_between(a: Node, b: Node, rounded: Node | None = None) -> Node:
         raise TypeMismatch("months_between: the third argument is true or false")
 
     def kernel(first: pa.Array, last: pa.Array) -> pa.Array:
-        (m1, d1, e1, r1), (m2, d2, e2, r2) = (_fields(_ints(v)) for v in (first, last))
+        (m1, d1, e1, r1), (m2, d2, e2, r2) = (_fields(times.ints_of(v)) for v in (first, last))
         seconds = (d1 - d2) * 86_400 + r1 // 1_000_000 - r2 // 1_000_000
         months = (m1 - m2).astype(np.float64)
         found = months + seconds / (31 * 86_400.0)
         if off:
             found = np.floor(found * 1e8 + 0.5) / 1e8
         whole = (d1 == d2) | ((d1 == e1) & (d2 == e2))
-        early = np.logical_or(*(_ints(v) < -(_LONG // _DAY_US) * _DAY_US for v in (first, last)))
+        early = np.logical_or(*(times.ints_of(v) < -(_LONG // _DAY_US) * _DAY_US for v in (first, last)))
         if (early & ~whole & ~nulls(first) & ~nulls(last)).any():
             raise ArithmeticOverflow("months_between: the day begins before the first timestamp")
         return pa.array(np.where(whole, months, found), DOUBLE, mask=nulls(first) | nulls(last))

@@ -13,30 +13,19 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from evenflow.errors import ExpressionError, TypeMismatch
+from evenflow.errors import ExpressionError
 from evenflow.query.sql import octets
 from evenflow.query.sql import operators as op
+from evenflow.query.sql.arguments import a_string, a_string_or_bytes
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.hashing import hashed, murmur, xxhash
 from evenflow.query.sql.node import InvalidValue, Node, choose, literal, rowwise
 from evenflow.query.sql.signature import MANY, Signature, constant_of
-from evenflow.query.sql.types import BINARY, BOOL, INT, LONG, NULL, STRING, common, integral, name_of, stringy
+from evenflow.query.sql.types import BINARY, BOOL, INT, LONG, STRING, common, integral
 
 # Digits
 
 _ALPHABET: Final = {letter: at for at, letter in enumerate(string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/")}
-
-
-def _words(node: Node, what: str) -> Node:
-    if not stringy(node.type) and node.type != NULL:
-        raise TypeMismatch(f"{what} needs a string, but {node.text} is {name_of(node.type)}; cast it")
-    return cast(node, STRING)
-
-
-def _octets(node: Node, what: str) -> Node:
-    if not stringy(node.type) and node.type not in (BINARY, NULL):
-        raise TypeMismatch(f"{what} needs a string or bytes, but {node.text} is {name_of(node.type)}; cast it")
-    return cast(node, BINARY)
 
 
 def _base64(value: bytes) -> str:
@@ -78,7 +67,7 @@ def _unhex(text: str) -> bytes | None:
 def _hex(a: Node) -> Node:
     if integral(a.type):
         return rowwise(lambda v: f"{v & 0xFFFF_FFFF_FFFF_FFFF:X}", STRING, cast(a, LONG))
-    return rowwise(lambda v: v.hex().upper(), STRING, _octets(a, "hex"))
+    return rowwise(lambda v: v.hex().upper(), STRING, a_string_or_bytes(a, "hex"))
 
 
 def _to_binary(tried: bool, a: Node, form: Node | None = None) -> Node:
@@ -87,7 +76,7 @@ def _to_binary(tried: bool, a: Node, form: Node | None = None) -> Node:
     if name not in ("hex", "base64", "utf-8", "utf8"):
         raise ExpressionError(f"to_binary: the format must be 'hex', 'base64' or 'utf-8', not {given!r}")
     if name.startswith("utf"):
-        return cast(_words(a, "to_binary"), BINARY)
+        return cast(a_string(a, "to_binary"), BINARY)
 
     def read(text: str) -> bytes | None:
         try:
@@ -98,7 +87,7 @@ def _to_binary(tried: bool, a: Node, form: Node | None = None) -> Node:
             raise InvalidValue(f"{text!r} is not {name}; use try_to_binary for null instead")
         return found
 
-    return rowwise(read, BINARY, _words(a, "to_binary"), raises=not tried)
+    return rowwise(read, BINARY, a_string(a, "to_binary"), raises=not tried)
 
 
 def _strict_base64(text: str) -> bytes:
@@ -130,7 +119,7 @@ def _encode(a: Node, name: Node) -> Node:
         except UnicodeEncodeError:
             raise InvalidValue(f"{text!r} cannot be written in {given}") from None
 
-    return rowwise(one, BINARY, _words(a, "encode"), raises=True)
+    return rowwise(one, BINARY, a_string(a, "encode"), raises=True)
 
 
 def _decode(*args: Node) -> Node:
@@ -149,7 +138,7 @@ def _decode(*args: Node) -> Node:
         except UnicodeDecodeError:
             raise InvalidValue(f"{value!r} is not {given}") from None
 
-    return rowwise(one, STRING, _octets(args[0], "decode"), raises=True)
+    return rowwise(one, STRING, a_string_or_bytes(args[0], "decode"), raises=True)
 
 
 def _looked_up(value: Node, rest: tuple[Node, ...]) -> Node:
@@ -194,7 +183,7 @@ _SERVER: Final = re.compile(
 
 
 def _parse_url(tried: bool, a: Node, part: Node, key: Node | None = None) -> Node:
-    nodes = [_words(each, "parse_url") for each in (a, part, *([key] if key is not None else []))]
+    nodes = [a_string(each, "parse_url") for each in (a, part, *([key] if key is not None else []))]
 
     def one(text: str, wanted: str, name: str | None = None) -> str | None:
         if name is not None and wanted != "QUERY":
@@ -257,7 +246,7 @@ def _valid_text(what: str, a: Node) -> Node:
     """A text is always UTF-8 here; bytes may not be."""
     if a.type == BINARY:
         return octets.as_text(what, a)
-    text = _words(a, "validate_utf8")
+    text = a_string(a, "validate_utf8")
     return rowwise(lambda v: True, BOOL, text) if what == "valid" else text
 
 
@@ -295,28 +284,28 @@ def _hmac(key: Node, message: Node, name: Node | None = None) -> Node:
             raise InvalidValue("hmac: the key is empty")
         return sign(secret, told)
 
-    return rowwise(one, BINARY, _octets(key, "hmac"), _octets(message, "hmac"), raises=True)
+    return rowwise(one, BINARY, a_string_or_bytes(key, "hmac"), a_string_or_bytes(message, "hmac"), raises=True)
 
 
 FUNCTIONS: Final = {
-    "base64": Signature(lambda a: rowwise(_base64, STRING, _octets(a, "base64")), 1, 1),
-    "unbase64": Signature(lambda a: rowwise(_from_base64, BINARY, _words(a, "unbase64"), raises=True), 1, 1),
+    "base64": Signature(lambda a: rowwise(_base64, STRING, a_string_or_bytes(a, "base64")), 1, 1),
+    "unbase64": Signature(lambda a: rowwise(_from_base64, BINARY, a_string(a, "unbase64"), raises=True), 1, 1),
     "hex": Signature(_hex, 1, 1),
-    "unhex": Signature(lambda a: rowwise(_unhex, BINARY, _words(a, "unhex")), 1, 1),
+    "unhex": Signature(lambda a: rowwise(_unhex, BINARY, a_string(a, "unhex")), 1, 1),
     "to_binary": Signature(partial(_to_binary, False), 1, 2),
     "try_to_binary": Signature(partial(_to_binary, True), 1, 2),
     "encode": Signature(_encode, 2, 2),
     "decode": Signature(_decode, 2, MANY),
-    "url_encode": Signature(lambda a: rowwise(_url_encode, STRING, _words(a, "url_encode")), 1, 1),
-    "url_decode": Signature(lambda a: rowwise(partial(_url_decode, False), STRING, _words(a, "url_decode"), raises=True), 1, 1),
-    "try_url_decode": Signature(lambda a: rowwise(partial(_url_decode, True), STRING, _words(a, "try_url_decode")), 1, 1),
+    "url_encode": Signature(lambda a: rowwise(_url_encode, STRING, a_string(a, "url_encode")), 1, 1),
+    "url_decode": Signature(lambda a: rowwise(partial(_url_decode, False), STRING, a_string(a, "url_decode"), raises=True), 1, 1),
+    "try_url_decode": Signature(lambda a: rowwise(partial(_url_decode, True), STRING, a_string(a, "try_url_decode")), 1, 1),
     "parse_url": Signature(partial(_parse_url, False), 2, 3),
     "try_parse_url": Signature(partial(_parse_url, True), 2, 3),
     "hash": Signature(partial(_hash, murmur, 32), 1, MANY),
     "xxhash64": Signature(partial(_hash, xxhash, 64), 1, MANY),
     **{name: Signature(partial(_valid_text, what), 1, 1) for name, what in (
         ("is_valid_utf8", "valid"), ("make_valid_utf8", "make"), ("validate_utf8", "check"), ("try_validate_utf8", "try"))},
-    "to_base32": Signature(lambda a: rowwise(lambda v: base64.b32encode(v).decode(), STRING, _octets(a, "to_base32")), 1, 1),
-    "from_base32": Signature(lambda a: rowwise(_from_base32, BINARY, _words(a, "from_base32")), 1, 1),
+    "to_base32": Signature(lambda a: rowwise(lambda v: base64.b32encode(v).decode(), STRING, a_string_or_bytes(a, "to_base32")), 1, 1),
+    "from_base32": Signature(lambda a: rowwise(_from_base32, BINARY, a_string(a, "from_base32")), 1, 1),
     "hmac": Signature(_hmac, 2, 3),
 }  # fmt: skip

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError
-from evenflow.query.sql.calendar import days_of
+from evenflow.query.sql.calendar import days_of, floor_divided
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.node import Node, Value, lift, literal
 from evenflow.query.sql.types import INT, LONG, STRING
@@ -81,7 +81,7 @@ def _piece(part: Part, time: Node, fields: Callable[[str, Node], Node], micros: 
     if letter == "X":
         return literal(pa.scalar("Z", STRING))
     if letter == "S":
-        fraction = _padded(lift(lambda v: pc.subtract(v, pc.multiply(_floor(v, 1_000_000), 1_000_000)), LONG, micros), 6)
+        fraction = _padded(lift(lambda v: pc.subtract(v, pc.multiply(floor_divided(v, 1_000_000), 1_000_000)), LONG, micros), 6)
         return lift(lambda v: pc.utf8_slice_codeunits(v, 0, count), STRING, fraction)
     if letter == "y":
         return _year(fields("year", time), count)
@@ -108,11 +108,6 @@ def _clock(letter: str) -> Callable[[Value], Value]:
         return half if letter == "K" else pc.if_else(pc.equal(half, 0), pa.scalar(12, INT), half)
 
     return kernel
-
-
-def _floor(value: Value, by: int) -> Value:
-    whole = pc.divide(value, by)
-    return pc.if_else(pc.greater(pc.multiply(whole, by), value), pc.subtract(whole, 1), whole)
 
 
 def _padded(number: Node, width: int) -> Node:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import times, variant_form, variant_text
+from evenflow.query.sql.arguments import a_string
 from evenflow.query.sql.casts import cast, java_double, java_float
 from evenflow.query.sql.json_letters import Number, quoted_json, real_text, whole_letters, whole_text
 from evenflow.query.sql.node import Kernel, Node, Value, lift, literal, rowwise, spread
@@ -353,18 +354,12 @@ def _tuple(a: Node, *names: Node) -> Node:
         shown = [held.get(str(name)) for name in wanted]
         return {f"c{at}": None if v is None else whole_letters(v) if isinstance(v, str) else _again(v) for at, v in enumerate(shown)}
 
-    return lift(over_arrays(lambda array: pa.array(map(one, array.to_pylist()), type_)), type_, _json_text(a, "json_tuple"), strict=False)
-
-
-def _json_text(a: Node, what: str) -> Node:
-    if not stringy(a.type) and a.type != NULL:
-        raise TypeMismatch(f"{what} needs a string, but {a.text} is {name_of(a.type)}; cast it")
-    return cast(a, STRING)
+    return lift(over_arrays(lambda array: pa.array(map(one, array.to_pylist()), type_)), type_, a_string(a, "json_tuple"), strict=False)
 
 
 FUNCTIONS: Final = {
-    "json_array_length": Signature(lambda a: rowwise(_array_length, pa.int32(), _json_text(a, "json_array_length")), 1, 1),
-    "json_object_keys": Signature(lambda a: rowwise(_object_keys, pa.list_(STRING), _json_text(a, "json_object_keys")), 1, 1),
+    "json_array_length": Signature(lambda a: rowwise(_array_length, pa.int32(), a_string(a, "json_array_length")), 1, 1),
+    "json_object_keys": Signature(lambda a: rowwise(_object_keys, pa.list_(STRING), a_string(a, "json_object_keys")), 1, 1),
     "_json_tuple": Signature(_tuple, 2, MANY),
     "get_json_object": Signature(_get_json_object, 2, 2),
     "to_json": Signature(_to_json, 1, 2),

@@ -4,28 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from evenflow.errors import TypeMismatch
-from evenflow.query.sql.casts import cast
+from evenflow.query.sql.arguments import a_string, an_int
 from evenflow.query.sql.node import Node, rowwise
 from evenflow.query.sql.signature import Signature
-from evenflow.query.sql.types import DOUBLE, INT, LONG, NULL, STRING, integral, name_of, stringy
-
-
-def _words(node: Node, what: str) -> Node:
-    if not stringy(node.type) and node.type != NULL:
-        raise TypeMismatch(f"{what} needs a string, but {node.text} is {name_of(node.type)}; cast it")
-    return cast(node, STRING)
+from evenflow.query.sql.types import DOUBLE, INT, STRING
 
 
 def _levenshtein(a: Node, b: Node, most: Node | None = None) -> Node:
     """With a limit, -1 for what is further apart; a limit of null is 0, as in Spark."""
-    nodes = [_words(a, "levenshtein"), _words(b, "levenshtein")]
+    nodes = [a_string(a, "levenshtein"), a_string(b, "levenshtein")]
     if most is None:
         return rowwise(_distance, INT, *nodes)
-    if not (integral(most.type) and most.type != LONG) and most.type != NULL:
-        raise TypeMismatch(f"levenshtein needs an int, but {most.text} is {name_of(most.type)}; cast it")
     limited = lambda x, y, n: None if x is None or y is None else _distance(x, y, n or 0)  # noqa: E731
-    return rowwise(limited, INT, *nodes, cast(most, INT), nulls=True)
+    return rowwise(limited, INT, *nodes, an_int(most, "levenshtein"), nulls=True)
 
 
 def _distance(a: str, b: str, most: int | None = None) -> int:
@@ -91,8 +82,8 @@ def _jaro_winkler(a: str, b: str) -> float:
 
 FUNCTIONS: Final = {
     "levenshtein": Signature(_levenshtein, 2, 3),
-    "soundex": Signature(lambda a: rowwise(_soundex, STRING, _words(a, "soundex")), 1, 1),
+    "soundex": Signature(lambda a: rowwise(_soundex, STRING, a_string(a, "soundex")), 1, 1),
     "jaro_winkler_similarity": Signature(
-        lambda a, b: rowwise(_jaro_winkler, DOUBLE, *(_words(each, "jaro_winkler_similarity") for each in (a, b))), 2, 2
+        lambda a, b: rowwise(_jaro_winkler, DOUBLE, *(a_string(each, "jaro_winkler_similarity") for each in (a, b))), 2, 2
     ),
 }

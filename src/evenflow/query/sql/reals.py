@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from evenflow.errors import ArithmeticOverflow, TypeMismatch
 from evenflow.query.sql import operators as op
+from evenflow.query.sql.arguments import an_int
 from evenflow.query.sql.casts import cast
 from evenflow.query.sql.months import months_of
 from evenflow.query.sql.node import Node, attempt, lift, literal, rowwise
@@ -55,9 +56,7 @@ def _bin(a: Node) -> Node:
 
 
 def _factorial(a: Node) -> Node:
-    if (not integral(a.type) or a.type == LONG) and a.type != NULL:
-        raise TypeMismatch(f"factorial needs an int, but {a.text} is {name_of(a.type)}; cast it")
-    return rowwise(lambda v: math.factorial(v) if 0 <= v <= 20 else None, LONG, cast(a, INT))
+    return rowwise(lambda v: math.factorial(v) if 0 <= v <= 20 else None, LONG, an_int(a, "factorial"))
 
 
 _FIGURES: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"

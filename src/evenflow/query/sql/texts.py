@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from evenflow.errors import ExpressionError, TypeMismatch
 from evenflow.query.sql import octets
+from evenflow.query.sql.arguments import a_string, an_int
 from evenflow.query.sql.casts import cast, java_double
 from evenflow.query.sql.matching import matches
 from evenflow.query.sql.nested import checked_map
@@ -41,22 +42,8 @@ from evenflow.query.sql.types import (
 _DIGITS: Final = Context(prec=800)
 
 
-def words(node: Node, what: str) -> Node:
-    """A text; anything else is refused."""
-    if not stringy(node.type) and node.type != NULL:
-        raise TypeMismatch(f"{what} needs a string, but {node.text} is {name_of(node.type)}; cast it")
-    return cast(node, STRING)
-
-
-def whole(node: Node, what: str) -> Node:
-    """An int; what is wider, or a text, is refused."""
-    if not (integral(node.type) and node.type != LONG) and node.type != NULL:
-        raise TypeMismatch(f"{what} needs an int, but {node.text} is {name_of(node.type)}; cast it")
-    return cast(node, INT)
-
-
 def _of_texts(name: str, function: Callable[..., Any], count: int, type_: pa.DataType = STRING) -> Signature:
-    return Signature(lambda *given: rowwise(function, type_, *(words(each, name) for each in given)), count, count)
+    return Signature(lambda *given: rowwise(function, type_, *(a_string(each, name) for each in given)), count, count)
 
 
 # Parts
@@ -65,7 +52,7 @@ def _of_texts(name: str, function: Callable[..., Any], count: int, type_: pa.Dat
 def _bit_length(a: Node) -> Node:
     if a.type == BINARY:
         return rowwise(lambda value: 8 * len(value), INT, a)
-    return rowwise(lambda text: 8 * len(text.encode()), INT, words(a, "bit_length"))
+    return rowwise(lambda text: 8 * len(text.encode()), INT, a_string(a, "bit_length"))
 
 
 def _char(a: Node) -> Node:
@@ -76,8 +63,8 @@ def _char(a: Node) -> Node:
 
 def _elt(index: Node, *given: Node) -> Node:
     """The text of that number, counted from 1. As in ANSI mode another number is an error."""
-    nodes = [words(cast(each, STRING) if numeric(each.type) else each, "elt") for each in given]
-    place = whole(index, "elt")
+    nodes = [a_string(cast(each, STRING) if numeric(each.type) else each, "elt") for each in given]
+    place = an_int(index, "elt")
 
     def refuse(number: int) -> str:
         raise InvalidValue(f"elt has {len(nodes)} texts, and none of the number {number}")
@@ -100,10 +87,10 @@ def _split_part(text: str, mark: str, number: int) -> str:
 
 
 def _overlaid(a: Node, new: Node, *given: Node) -> Node:
-    places = [whole(each, "overlay") for each in given]
+    places = [an_int(each, "overlay") for each in given]
     if octets.is_octets(a, new):
         return octets.overlaid(a, new, places[0], places[1] if len(places) > 1 else None)
-    return rowwise(_overlay, STRING, words(a, "overlay"), words(new, "overlay"), *places)
+    return rowwise(_overlay, STRING, a_string(a, "overlay"), a_string(new, "overlay"), *places)
 
 
 def _overlay(text: str, new: str, at: int, count: int = -1) -> str:
@@ -144,7 +131,7 @@ def _mask(a: Node, *given: Node) -> Node:
         mark = upper if letter.isupper() else lower if letter.islower() else digit if letter.isdecimal() else other
         return letter if mark is None else mark
 
-    return rowwise(lambda text: "".join(map(one, text)), STRING, words(a, "mask"))
+    return rowwise(lambda text: "".join(map(one, text)), STRING, a_string(a, "mask"))
 
 
 def _quoted(text: str) -> str:
@@ -183,25 +170,27 @@ def _extract_all(a: Node, pattern: Node, group: Node | None = None) -> Node:
     found = _not_empty(pattern, "regexp_extract_all")
     number = _group_of(group, found, pattern_of(pattern, "regexp_extract_all").java, "regexp_extract_all")
     run = lambda text: [match[number] or "" for match in matches(found, text)]  # noqa: E731
-    return rowwise(run, pa.list_(STRING), words(a, "regexp_extract_all"))
+    return rowwise(run, pa.list_(STRING), a_string(a, "regexp_extract_all"))
 
 
 def _count(a: Node, pattern: Node) -> Node:
     found = _not_empty(pattern, "regexp_count")
-    return rowwise(lambda text: sum(1 for _ in matches(found, text)), INT, words(a, "regexp_count"))
+    return rowwise(lambda text: sum(1 for _ in matches(found, text)), INT, a_string(a, "regexp_count"))
 
 
 def _instr(a: Node, pattern: Node) -> Node:
     found = _python(pattern, "regexp_instr")
     return rowwise(
-        lambda text: 0 if (match := found.search(text)) is None else _units(text[: match.start()]) + 1, INT, words(a, "regexp_instr")
+        lambda text: 0 if (match := found.search(text)) is None else _units(text[: match.start()]) + 1,
+        INT,
+        a_string(a, "regexp_instr"),
     )
 
 
 def _substr(a: Node, pattern: Node) -> Node:
     """The first part that matches, null if there is none."""
     found = _python(pattern, "regexp_substr")
-    return rowwise(lambda text: None if (match := found.search(text)) is None else match[0], STRING, words(a, "regexp_substr"))
+    return rowwise(lambda text: None if (match := found.search(text)) is None else match[0], STRING, a_string(a, "regexp_substr"))
 
 
 def _split(pattern: re.Pattern[str], text: str, most: int = 0) -> list[str]:
@@ -227,7 +216,7 @@ def _str_to_map(a: Node, between: Node | None = None, inside: Node | None = None
         values = pa.array([pair[1] if len(pair) > 1 else None for row in rows for pair in row], STRING)
         return checked_map(np.array([len(row) for row in rows], np.int64), keys, values, array.is_null() if array.null_count else None)
 
-    return lift(over_arrays(kernel), pa.map_(STRING, STRING), words(a, "str_to_map"), raises=True)
+    return lift(over_arrays(kernel), pa.map_(STRING, STRING), a_string(a, "str_to_map"), raises=True)
 
 
 # Made by a form
@@ -386,11 +375,11 @@ FUNCTIONS: Final = {
     "chr": Signature(_char, 1, 1),
     "elt": Signature(_elt, 2, MANY),
     "find_in_set": _of_texts("find_in_set", _find_in_set, 2, INT),
-    "split_part": Signature(lambda a, b, n: rowwise(_split_part, STRING, words(a, "split_part"), words(b, "split_part"),
-                                                    whole(n, "split_part"), raises=True), 3, 3),
+    "split_part": Signature(lambda a, b, n: rowwise(_split_part, STRING, a_string(a, "split_part"), a_string(b, "split_part"),
+                                                    an_int(n, "split_part"), raises=True), 3, 3),
     "overlay": Signature(_overlaid, 3, 4),
     "translate": _of_texts("translate", _translate, 3),
-    "space": Signature(lambda n: rowwise(lambda count: " " * max(count, 0), STRING, whole(n, "space")), 1, 1),
+    "space": Signature(lambda n: rowwise(lambda count: " " * max(count, 0), STRING, an_int(n, "space")), 1, 1),
     "luhn_check": _of_texts("luhn_check", _luhn, 1, BOOL),
     "mask": Signature(_mask, 1, 5),
     "quote": _of_texts("quote", _quoted, 1),

@@ -108,7 +108,7 @@ def _extract(unit: Node, a: Node) -> Node:
 
 def _seconds(rest_of: Callable[[Int64s, int], Int64s], micros: Node) -> Node:
     """Seconds of a minute with six digits behind the point. rest_of: np.mod, or np.fmod, which is below zero where the time is."""
-    return lift(over_arrays(lambda v: _as_decimal(rest_of(_ints_of(v), 60_000_000), nulls(v))), _SECONDS, micros)
+    return lift(over_arrays(lambda v: _as_decimal(rest_of(ints_of(v), 60_000_000), nulls(v))), _SECONDS, micros)
 
 
 def _as_decimal(rest: Int64s, missing: pa.Array | None) -> pa.Array:
@@ -116,7 +116,8 @@ def _as_decimal(rest: Int64s, missing: pa.Array | None) -> pa.Array:
     return whole if missing is None else pc.if_else(pa.array(missing), pa.scalar(None, whole.type), whole)
 
 
-def _ints_of(array: pa.Array) -> Int64s:
+def ints_of(array: pa.Array) -> Int64s:
+    """Its whole numbers, 0 for null."""
     found: Int64s = array.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     return found
 
@@ -140,7 +141,7 @@ def _of_interval(name: str, a: Node) -> Node:
     unit, most, type_ = _OF_INTERVAL[name]
 
     def kernel(array: pa.Array) -> pa.Array:
-        rest = np.fmod(_ints_of(array), unit * most) if most else _ints_of(array)
+        rest = np.fmod(ints_of(array), unit * most) if most else ints_of(array)
         return pa.array((rest - np.fmod(rest, unit)) // unit, type_, mask=nulls(array))
 
     return lift(over_arrays(kernel), type_, op.cast_raw(a, LONG))
@@ -237,13 +238,7 @@ def _since(unit_us: int, name: str, a: Node, form: Node | None = None) -> Node:
     by = pa.scalar(unit_us, LONG)
     if name.endswith("unix_timestamp"):
         return lift(lambda v: pc.divide(v, by), LONG, micros)
-    return lift(lambda v: _floor_divide(v, by), LONG, micros)
-
-
-def _floor_divide(value: Value, by: pa.Scalar) -> Value:
-    """Towards the past: Arrow's division of whole numbers goes towards zero."""
-    whole = pc.divide(value, by)
-    return pc.if_else(pc.greater(pc.multiply(whole, by), value), pc.subtract(whole, 1), whole)
+    return lift(lambda v: calendar.floor_divided(v, by), LONG, micros)
 
 
 def _from_units(unit_us: int, name: str, a: Node) -> Node:
@@ -430,15 +425,9 @@ def _window_start(a: Node, size: Node, offset: Node) -> Node:
     size_us, from_us = (int(str(constant_of(each, "the length of a window"))) for each in (size, offset))
 
     def kernel(value: Value) -> Value:
-        return pc.add(pc.multiply(_floor_divided(pc.subtract(value, from_us), size_us), size_us), from_us)
+        return pc.add(pc.multiply(calendar.floor_divided(pc.subtract(value, from_us), size_us), size_us), from_us)
 
     return op.cast_raw(lift(kernel, LONG, op.micros(a)), a.type)
-
-
-def _floor_divided(value: Value, by: int) -> Value:
-    """Whole times, rounded towards the past."""
-    towards_zero = pc.divide(value, by)
-    return pc.if_else(pc.greater(pc.multiply(towards_zero, by), value), pc.subtract(towards_zero, 1), towards_zero)
 
 
 FUNCTIONS: Final = {
