@@ -10,8 +10,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest, ExportMetricsServiceResponse
+from opentelemetry.sdk.metrics.export import MetricExportResult
 
 from evenflow.coordinator.kinds import Kind
 from evenflow.errors import OptionError
@@ -25,7 +27,7 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 @dataclass
 class Collector:
-    """url: of an OTLP receiver over HTTP. broken: it answers nothing but 503, which is tried again."""
+    """url: of an OTLP receiver over HTTP. came: something has. The others: what did."""
 
     url: str = ""
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -124,13 +126,36 @@ def test_a_run_that_has_failed_is_an_error() -> None:
     assert (told["kind"], told["error"], told["message"], told["dataflow"]) == ("failed", "BoxFailed", "all of it", "counts")
 
 
-def test_a_collector_that_is_not_there_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_that_is_not_there_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     exporter = Exporter(True, False, 30.0)
     for each in stream(8.0, kill_s=4.0):
         exporter.take(each)
     exporter.close()
+
+
+def test_a_collector_that_does_not_answer_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Method: what is sent is answered when everything has been taken, and not before."""
+    sending, answer, ended = threading.Event(), threading.Event(), list[bool]()
+
+    def export(sender: OTLPMetricExporter, *given: Any, **named: Any) -> MetricExportResult:
+        sending.set()
+        ended.append(answer.wait(10))
+        return MetricExportResult.SUCCESS
+
+    monkeypatch.setattr(OTLPMetricExporter, "export", export)
+    scene, *told = stream(8.0, kill_s=4.0)
+    exporter = Exporter(True, False, 0.001)
+    exporter.take(scene)
+    exporter.take(told[0])
+    assert sending.wait(20)
+    for each in told:
+        exporter.take(each)
+    assert ended == [], "taking has waited for the answer"
+    answer.set()
+    exporter.close()
+    assert ended[0]
 
 
 def test_it_is_sent_where_somebody_has_said_where_to() -> None:
