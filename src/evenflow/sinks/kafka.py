@@ -36,16 +36,54 @@ Headers = list[tuple[str, bytes | None]] | None
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-class KafkaWriter(Writer):
+class Transactions:
+    """A topic, the producer whose transactions it takes, and the consumer group whose offset says which epoch is the last. name: of the
+    group, and the producer's transactional id. Each is opened when it is needed."""
+
+    def __init__(self, sink: KafkaSink, name: str) -> None:
+        self._sink, self._name = sink, name
+        self._settings = cluster_settings(sink.servers, sink.options)
+        self._producer: Any = None
+        self._group: Any = None
+
+    def _join(self) -> None:
+        """Open the group. Raises SinkError where there is no such topic, and KafkaException."""
+        reading = {"group.id": self._name, "enable.auto.commit": False, "isolation.level": "read_committed"}
+        self._group = client().Consumer({**self._settings, **reading, "allow.auto.create.topics": False})
+        known = self._group.list_topics(self._sink.topic, timeout=TIMEOUT_S).topics[self._sink.topic]
+        if known.error is not None:
+            raise SinkError(f"kafka sink: {self._sink.servers} has no topic {self._sink.topic!r}; create it, or check the name")
+
+    def _noted_at(self, timeout_s: float) -> Any:
+        """Where the group stands: an offset, and the note beside it."""
+        (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
+        return done
+
+    def _give_up(self) -> None:
+        """A producer whose transaction went wrong is not used again: the next one finds out what became of it."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(client().KafkaException):
+                producer.abort_transaction(TIMEOUT_S)
+
+    def _failed(self, what: str, error: Any) -> SinkError:
+        return SinkError(f"kafka sink {self._sink.topic} at {self._sink.servers} {what}: {problem(error)}")
+
+    def close(self) -> None:
+        """Forget the producer; a transaction that is open is aborted."""
+        self._give_up()
+        if self._group is not None:
+            self._group.close()
+            self._group = None
+
+
+class KafkaWriter(Transactions, Writer):
     """The topic as one run's sink sees it."""
 
     def __init__(self, sink: KafkaSink, run_id: str) -> None:
-        self._sink = sink
         self._run, self._generation = run_of(run_id), generation_of(run_id)
         # One for all generations, so that each ends what the one before has left open, and hears of the one behind it.
-        self._name = f"evenflow-{self._run}-{sink.name}"
-        self._producer: Any = None
-        self._group: Any = None
+        super().__init__(sink, f"evenflow-{self._run}-{sink.name}")
         self._last = 0
         self._open()
         self.newest = self._last
@@ -77,29 +115,17 @@ class KafkaWriter(Writer):
             raise
         self._last = epoch
 
-    def close(self) -> None:
-        """Forget the producer; a transaction that is open is aborted."""
-        self._give_up()
-        if self._group is not None:
-            self._group.close()
-            self._group = None
-
     # ------------------------------------------------ beginning, and beginning again
 
     def _open(self) -> None:
-        kafka, sink = client(), self._sink
-        settings = cluster_settings(sink.servers, sink.options)
+        kafka = client()
         try:
             if self._group is None:
-                reading = {"group.id": self._name, "enable.auto.commit": False, "isolation.level": "read_committed"}
-                self._group = kafka.Consumer({**settings, **reading, "allow.auto.create.topics": False})
-                known = self._group.list_topics(sink.topic, timeout=TIMEOUT_S).topics[sink.topic]
-                if known.error is not None:
-                    raise SinkError(f"kafka sink: {sink.servers} has no topic {sink.topic!r}; create it, or check the name")
+                self._join()
             if self._generation:
                 with suppress(kafka.KafkaException):  # A transaction is under way.
                     self._noted(LOOK_S)  # One that was replaced shuts nobody out.
-            producer = kafka.Producer(producing(settings, self._name))
+            producer = kafka.Producer(producing(self._settings, self._name))
             producer.init_transactions(TIMEOUT_S)
             last = self._noted(TIMEOUT_S)
         except kafka.KafkaException as error:
@@ -108,25 +134,15 @@ class KafkaWriter(Writer):
 
     def _noted(self, timeout_s: float) -> int:
         """The last epoch of this run that is in the topic. Raises SinkError where a later generation writes it."""
-        (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
+        done = self._noted_at(timeout_s)
         noted = int(done.metadata or 0) if self._generation else 0
         if noted > self._generation:
             raise replaced(f"kafka sink {self._sink.topic}", self._generation, self._run)
         last: int = max(0, done.offset) if noted == self._generation else 0
         return last
 
-    def _give_up(self) -> None:
-        """A producer whose transaction went wrong is not used again: the next one finds out what became of it."""
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            with suppress(client().KafkaException):
-                producer.abort_transaction(TIMEOUT_S)
 
-    def _failed(self, what: str, error: Any) -> SinkError:
-        return SinkError(f"kafka sink {self._sink.topic} at {self._sink.servers} {what}: {problem(error)}")
-
-
-class KafkaAppender(Appender):
+class KafkaAppender(Transactions, Appender):
     """The topic as the regions of a group write to it: one transactional id for all of them, so whoever opens a producer ends what another
     one has under way, and that one is fenced. The group's offset says the last epoch, and the note beside it the digest.
 
@@ -136,20 +152,13 @@ class KafkaAppender(Appender):
     forgets = True
 
     def __init__(self, sink: KafkaSink, group: str, name: str, whose: str = "") -> None:
-        kafka = client()
+        super().__init__(sink, f"evenflow-{group}-{sink.topic}-{name}")
         self._whose = whose
-        self._sink, self._name = sink, f"evenflow-{group}-{sink.topic}-{name}"
-        self._settings = cluster_settings(sink.servers, sink.options)
-        self._producer: Any = None
         self._held: tuple[int, int] | None = None
-        reading = {"group.id": self._name, "enable.auto.commit": False, "isolation.level": "read_committed"}
         try:
-            self._group = kafka.Consumer({**self._settings, **reading, "allow.auto.create.topics": False})
-            known = self._group.list_topics(sink.topic, timeout=TIMEOUT_S).topics[sink.topic]
-        except kafka.KafkaException as error:
+            self._join()
+        except client().KafkaException as error:
             raise self._failed("cannot be opened", error.args[0]) from error
-        if known.error is not None:
-            raise SinkError(f"kafka sink: {sink.servers} has no topic {sink.topic!r}; create it, or check the name")
 
     def last(self) -> tuple[int, int]:
         kafka = client()
@@ -179,7 +188,7 @@ class KafkaAppender(Appender):
         self._producer.init_transactions(TIMEOUT_S)
 
     def _committed(self, timeout_s: float) -> tuple[int, int]:
-        (done,) = self._group.committed([client().TopicPartition(self._sink.topic, 0)], timeout_s)
+        done = self._noted_at(timeout_s)
         if done.offset < 0:
             return 0, 0
         digest, self.noted = read_note(done.metadata)
@@ -231,21 +240,6 @@ class KafkaAppender(Appender):
             self._give_up()
             if error.args[0].code() not in fencings():  # Else another region writes, or has just said it.
                 raise self._failed("cannot be told again what it has", error.args[0]) from error
-
-    def _give_up(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            with suppress(client().KafkaException):
-                producer.abort_transaction(TIMEOUT_S)
-
-    def _failed(self, what: str, error: Any) -> SinkError:
-        return SinkError(f"kafka sink {self._sink.topic} at {self._sink.servers} {what}: {problem(error)}")
-
-    def close(self) -> None:
-        self._give_up()
-        if self._group is not None:
-            self._group.close()
-            self._group = None
 
 
 def producing(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
