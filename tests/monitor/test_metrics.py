@@ -20,6 +20,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from evenflow.monitor.health import readiness
 from evenflow.monitor.metrics import METRICS, exposition
+from evenflow.monitor.otel import begun_ns
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene, SceneRun, SceneSite
 from evenflow.statistics.progress import CheckpointProgress
@@ -62,6 +63,20 @@ def test_the_client_reads_what_is_told_and_it_is_what_the_reading_says() -> None
     assert told["evenflow_engine_info", "simulated", "simulator"] == 1
     assert ("evenflow_site_busy_seconds_total", "counts", "0") not in told, "site 0 is dead"
     assert not [key for key in told if key[0].startswith("evenflow_delivered")], "nothing is shed, so nobody knows"
+
+
+def test_of_two_runs_that_are_over_the_newest_counts() -> None:
+    """As before it ended: else its counters would jump to those of a run that nobody had asked about for days."""
+    scene, reading = newest()
+    run, now = replace(scene.runs[0], active=False), reading.runs[0]
+    runs = (run, replace(run, run="run-2"))
+    readings = (replace(now, rows_out=700_000, elapsed_us=900_000_000), replace(now, run="run-2", rows_out=5, elapsed_us=1_000_000))
+    over, told = replace(scene, runs=runs), replace(reading, runs=readings)
+    assert samples(over, told)["evenflow_rows_out_total", "counts"] == 5
+    assert begun_ns(over, told)["counts"] == 1000 * (reading.at_us - 1_000_000)
+    active = replace(scene, runs=(replace(run, active=True), runs[1]))
+    assert samples(active, told)["evenflow_rows_out_total", "counts"] == 700_000, "the one that is active, whatever has ended since"
+    assert begun_ns(active, told)["counts"] == 1000 * (reading.at_us - 900_000_000)
 
 
 def test_latencies_are_a_histogram_that_holds_all_of_them() -> None:

@@ -188,9 +188,9 @@ class EngineCollector(Collector):
 
     def _looks(self) -> list[Look]:
         newest: dict[str, Look] = {}
-        for run in self._scene.runs:
+        for run in self._scene.counted():
             now = self._reading.run(run.run)
-            if now is not None and (run.active or run.dataflow not in newest):
+            if now is not None:
                 newest[run.dataflow] = Look(self._scene, self._reading, run, now)
         return list(newest.values())
 

@@ -184,8 +184,9 @@ def metrics_data(scene: Scene, reading: Reading, resource: Any) -> Any:
 def begun_ns(scene: Scene, reading: Reading) -> dict[str, int]:
     """When the counters of each dataflow began, nanoseconds since 1970; under "" those of the engine."""
     begun = {}
-    for run, now in zip(scene.runs, reading.runs):
-        if run.active or run.dataflow not in begun:
+    for run in scene.counted():
+        now = reading.run(run.run)
+        if now is not None:
             begun[run.dataflow] = 1000 * (reading.at_us - now.elapsed_us)
     return {"": min(begun.values(), default=1000 * reading.at_us), **begun}
 

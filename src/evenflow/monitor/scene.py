@@ -185,6 +185,10 @@ class Scene:
         """Of each dataflow the run that was begun last."""
         return tuple({run.dataflow: run for run in self.runs}.values())
 
+    def counted(self) -> tuple[SceneRun, ...]:
+        """Of each dataflow the run whose numbers stand for it: the newest active one, or of those that are over the newest."""
+        return tuple({run.dataflow: run for run in sorted(self.runs, key=lambda run: run.active)}.values())
+
     def run(self, run: str) -> SceneRun | None:
         """The run of that id."""
         return next((each for each in self.runs if each.run == run), None)
