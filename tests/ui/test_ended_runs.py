@@ -1,7 +1,9 @@
-"""The page of a run that has ended while its engine lives: it says so where it said `live`, and why."""
+"""The page of a run that has ended while its engine lives: it says so where it said `live`, and why. And of several runs of one engine."""
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +16,7 @@ from evenflow.errors import BoxFailed, in_a_line
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
 from tests.ui.looking import is_accessible, is_whole, opened, shows_numbers
+from tests.ui.serving import Page as Served
 from tests.ui.serving import serving, sessions, simulated
 
 WHY = in_a_line(BoxFailed("sessions", 812, "Traceback (most recent call last):\nValueError: could not convert 'n/a' to a number"))
@@ -59,3 +62,67 @@ def test_it_says_that_it_has_ended_and_why(browser: Browser, failure: str | None
             expect(page).to_have_title("! network_sessions · Evenflow")
         is_whole(page)
         is_accessible(page)
+
+
+RUNS = """async ([scene, reading]) => {
+  const { Dashboard } = await import(new URL("static/dashboard.js", document.baseURI).href);
+  const shown = new Dashboard(async () => new Response("{}", { status: 503 }), document.createElement("p"), () => {});
+  const turn = (number, runs) => {
+    const of = (run, each) => ({ ...each, run, ...runs[run] }), names = Object.keys(runs);
+    const states = Object.fromEntries(names.map((run) => [run, runs[run].active]));
+    shown.scene({ ...scene, number, runs: names.map((run) => ({ ...scene.runs[0], run, active: states[run] })) });
+    shown.reading({ ...reading, number, scene: number, at_us: number * 1e6, runs: names.map((run) => of(run, reading.runs[0])) });
+    shown.remember();
+  };
+  return await (%s)(shown, turn);
+}"""
+"""A page to which a test tells readings of several runs, each with what differs."""
+
+
+def several(page: Served, browser: Browser, script: str) -> Any:
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        told = [json.loads(asked(page, name)) for name in ("scene", "reading")]
+        return watched.page.evaluate(RUNS % script, told)
+
+
+def asked(page: Served, path: str) -> bytes:
+    request = urllib.request.Request(f"{page.at}api/v1/{path}", headers={"Authorization": "Bearer look"})
+    return bytes(urllib.request.urlopen(request).read())
+
+
+def test_the_run_that_is_named_is_the_one_that_is_shown(browser: Browser, page: Served) -> None:
+    """The list stood at the oldest run while the newest was shown, and that one could not be chosen."""
+    script = """(shown, turn) => {
+      const told = [];
+      const say = () => told.push([shown.head.runs.value, shown.shown]);
+      turn(1, { one: { active: false, elapsed_us: 5e6 }, two: { active: true, elapsed_us: 1e6 } });
+      say();
+      shown.head.runs.value = "one";
+      shown.head.runs.dispatchEvent(new Event("change"));
+      say();
+      turn(2, { one: { active: false, elapsed_us: 5e6 }, two: { active: true, elapsed_us: 2e6 }, three: { active: true, elapsed_us: 0 } });
+      say();
+      turn(3, { two: { active: true, elapsed_us: 3e6 }, three: { active: true, elapsed_us: 1e6 } });
+      say();
+      return told;
+    }"""
+    assert several(page, browser, script) == [["two", "two"], ["one", "one"], ["one", "one"], ["three", "three"]]
+
+
+def test_curves_of_a_run_go_on_while_another_one_is_looked_at(browser: Browser, page: Served) -> None:
+    """They had what was there when the page was opened, and a line from there to now."""
+    script = """(shown, turn) => {
+      for (let n = 1; n <= 20; n++) turn(n, { one: { active: true, elapsed_us: n * 1e6 }, two: { active: true, elapsed_us: n * 1e6 } });
+      const first = shown.shown;
+      shown.head.runs.value = "one";
+      shown.head.runs.dispatchEvent(new Event("change"));
+      const seconds = [...shown.curves.data.seconds];
+      for (let n = 21; n <= 30; n++) turn(n, { one: { active: true, elapsed_us: n * 1e6 }, two: { active: true, elapsed_us: n * 1e6 } });
+      shown.head.runs.value = "two";
+      shown.head.runs.dispatchEvent(new Event("change"));
+      return [first, seconds, [...shown.curves.data.seconds]];
+    }"""
+    first, one, two = several(page, browser, script)
+    assert first == "two"
+    assert one == [float(n) for n in range(2, 21)] and two == [float(n) for n in range(2, 31)]

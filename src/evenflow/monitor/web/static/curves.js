@@ -8,6 +8,7 @@ import { KEPT } from "./happened.js";
 import { kindOf } from "./kinds.js";
 
 const POINTS = 1200;
+const NAMES = ["seconds", "p50_ms", "p99_ms", "rows_in_per_s", "rows_out_per_s"];
 const PLOTS = [
   { title: "Latency", height: 118, series: [["p50_ms", "p50", "--accent"], ["p99_ms", "p99", "--bad"]], show: ms },
   { title: "Rows per second", height: 118, series: [["rows_in_per_s", "in", "--good"], ["rows_out_per_s", "out", "--violet"]], show: perSecond },
@@ -17,8 +18,7 @@ export class Curves {
   constructor() {
     this.body = h("div.curves");
     this.element = h("section.card.at-curves", { "aria-label": "Latency and rates" }, h("header", {}, h("h2", {}, "Latency and rates"), (this.over = h("span.soft", {}, "last 10 min"))), this.body);
-    /** @type {Record<string, (number|null)[]>} */ this.data = { seconds: [] };
-    for (const plot of PLOTS) for (const [name] of plot.series) this.data[name] = [];
+    /** @type {Record<string, (number|null)[]>} */ this.data = Object.fromEntries(NAMES.map((name) => [name, []]));
     /** @type {any[]} */ this.events = [];
     /** The moment that is shown, seconds of the run; null: the newest. @type {number|null} */ this.moment = null;
     /** @type {((seconds: number) => void)|null} */ this.picked = null;
@@ -57,12 +57,7 @@ export class Curves {
 
   /** @param {Record<string, number|null>} point */
   take(point) {
-    const last = this.data.seconds.at(-1);
-    if (last !== undefined && last !== null && point.seconds !== null && point.seconds <= last) return;
-    for (const name of Object.keys(this.data)) {
-      this.data[name].push(point[name] ?? null);
-      if (this.data[name].length > POINTS) this.data[name].shift();
-    }
+    if (!grown(this.data, point)) return;
     PLOTS.forEach((plot, i) => plot.series.forEach(([name], j) => write(this.values[i][j], plot.show(point[name]))));
     this.draw();
   }
@@ -137,6 +132,18 @@ export class Curves {
       ctx.restore();
     }
   }
+}
+
+/** Columns with one point more; false: it is not newer than their last. @param {Record<string, (number|null)[]>} columns @param {Record<string, number|null>} point */
+export function grown(columns, point) {
+  const last = columns.seconds?.at(-1);
+  if (last !== undefined && last !== null && point.seconds !== null && point.seconds <= last) return false;
+  for (const name of NAMES) {
+    const column = (columns[name] ??= []);
+    column.push(point[name] ?? null);
+    if (column.length > POINTS) column.shift();
+  }
+  return true;
 }
 
 /** @param {string} rgb */

@@ -1,7 +1,7 @@
 // What the page shows of an engine, wherever that comes from: a stream of what happens now (`stream`), or a recording (`replay`).
 
 import { h, keyed, mark, write } from "./dom.js";
-import { Curves } from "./curves.js";
+import { Curves, grown } from "./curves.js";
 import { Exchange } from "./exchange.js";
 import { Facts, Sites } from "./sites.js";
 import { Happened, KEPT } from "./happened.js";
@@ -34,7 +34,7 @@ export class Dashboard {
     ].filter((each) => each !== null);
     this.readings = 0;
     /** Of each run, what has happened. @type {Map<string, any[]>} */ this.events = new Map();
-    /** @type {Record<string, any>} */ this.past = {};
+    /** Of each run, its curves so far, whichever is shown. @type {Record<string, any>} */ this.past = {};
     /** What stands in the curves as lines, where that is more than what has happened so far. @type {((run: string) => any[])|null} */ this.marks = null;
     /** The run that is shown. @type {string|null} */ this.shown = null;
     head.runs.addEventListener("change", () => {
@@ -60,6 +60,17 @@ export class Dashboard {
     this.model.takeScene(told);
     const there = new Set(told.runs.map((run) => run.run));
     for (const run of this.events.keys()) if (!there.has(run)) this.events.delete(run);
+    for (const run of Object.keys(this.past)) if (!there.has(run)) delete this.past[run];
+  }
+
+  /** The newest reading as a point of the curves of every run: another one may be looked at later. */
+  remember() {
+    for (const { run } of this.model.scene?.runs ?? []) {
+      const point = this.model.point(run);
+      if (!point) continue;
+      grown((this.past[run] ??= {}), point);
+      if (run === this.shown) this.curves.take(point);
+    }
   }
 
   /** @param {any[]} told  new ones, in order of time */
@@ -98,6 +109,8 @@ export class Dashboard {
     const runs = this.model.scene.runs;
     head.runs.hidden = runs.length < 2;
     keyed(head.runs, runs, (run) => run.run, (run) => h("option", { value: run.run }), (element, run) => write(element, `${run.dataflow} · ${run.run}${run.active ? "" : run.failure ? " · failed" : " · over"}`));
+    const chooser = /** @type {HTMLSelectElement} */ (head.runs);
+    if (chooser.value !== view.run) chooser.value = view.run;
     head.show(view);
     for (const part of [this.network, this.exchange, this.sites, this.facts, this.logs, this.failed, this.operate]) part.show(view);
     mark(document.documentElement, "data-readings", String(++this.readings));

@@ -44,8 +44,7 @@ function watch() {
     happened: (told) => dashboard.take(told),
     reading: (told) => {
       dashboard.reading(told);
-      const point = dashboard.model.point();
-      if (point) dashboard.curves.take(point);
+      dashboard.remember();
       clearTimeout(stale);
       head.connection(stream.held ? "held" : "live");
       stale = setTimeout(() => head.connection("stale"), STALE_MS);

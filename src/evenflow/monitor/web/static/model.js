@@ -79,9 +79,9 @@ export class Model {
     };
   }
 
-  /** One value per curve, of a short past. @returns {Record<string, number|null>|null} */
-  point() {
-    const newest = this.kept.at(-1), name = this.run();
+  /** One value per curve, of a short past of a run. @param {string|null} [name]  else of the one that is shown @returns {Record<string, number|null>|null} */
+  point(name = this.run()) {
+    const newest = this.kept.at(-1);
     const first = newest && this.kept.find((each) => each.reading.at_us >= newest.reading.at_us - 2_100_000 && comparable(each, newest, name));
     const [now, was] = [newest, first].map((each) => each?.reading.runs.find((run) => run.run === name));
     if (!newest || !first || first === newest || !now || !was) return null;
