@@ -126,3 +126,28 @@ def test_curves_of_a_run_go_on_while_another_one_is_looked_at(browser: Browser, 
     first, one, two = several(page, browser, script)
     assert first == "two"
     assert one == [float(n) for n in range(2, 21)] and two == [float(n) for n in range(2, 31)]
+
+
+def test_a_run_that_goes_on_under_the_id_of_one_that_has_ended_has_curves_and_events_of_its_own(browser: Browser, page: Served) -> None:
+    """Who stops a run with a checkpoint location and goes on there in the same engine has such a one."""
+    script = """(shown, turn) => {
+      const event = (at_s, text) => ({ run: "one", at_s, kind: "checkpoint_completed", site: -1, text });
+      const told = [];
+      const texts = () => shown.happened.list.textContent.match(/(first|second) [0-9]+(?=[.])/g).join();
+      const say = () => told.push([texts(), [...shown.curves.data.seconds]]);
+      for (let n = 1; n <= 5; n++) {
+        shown.take([event(n - 0.5, `first ${n}.`)]);
+        turn(n, { one: { active: true, elapsed_us: n * 1e6, rows_in: 1000 * n } });
+      }
+      say();
+      shown.take([event(0, "second 0."), event(0.4, "second 1.")]);
+      turn(11, { one: { active: true, elapsed_us: 1e6, rows_in: 0 } });
+      turn(12, { one: { active: true, elapsed_us: 2e6, rows_in: 10 } });
+      shown.take([event(2.5, "second 2.")]);
+      turn(13, { one: { active: true, elapsed_us: 3e6, rows_in: 20 } });
+      say();
+      return told;
+    }"""
+    first, second = several(page, browser, script)
+    assert first == [",".join(f"first {n}" for n in range(5, 0, -1)), [2.0, 3.0, 4.0, 5.0]]
+    assert second == ["second 2,second 1,second 0", [2.0, 3.0]]

@@ -98,7 +98,14 @@ class History:
     def rates(self, run: str, over_us: int = OVER_US) -> Rates | None:
         """Of a run, between its newest reading and the oldest that is at most `over_us` before it. None without two of them, or if its
         counters have begun anew between."""
-        found = [(each.at_us, mine) for each in self._readings if (mine := each.run(run)) is not None]
+        found = list[tuple[int, RunReading]]()
+        for each in self._readings:
+            mine = each.run(run)
+            if mine is None:
+                continue
+            if found and mine.elapsed_us < found[-1][1].elapsed_us:
+                found.clear()  # Another run of that id.
+            found.append((each.at_us, mine))
         newest = self.newest
         recent = [] if newest is None else [(at_us, mine) for at_us, mine in found if at_us >= newest.at_us - over_us]
         if len(recent) < 2:

@@ -18,6 +18,7 @@ from evenflow.errors import OptionError
 from evenflow.monitor.metrics import EngineCollector
 from evenflow.monitor.reading import Event, Reading, RunReading
 from evenflow.monitor.scene import Scene, SceneRun
+from evenflow.monitor.unheard import Unheard
 
 PREFIX: Final = "OTEL_EXPORTER_OTLP_"
 EVERY_S: Final = 60.0
@@ -67,7 +68,7 @@ class Exporter:
         self._scene: Scene | None = None
         self._reading: Reading | None = None
         self._sent = 0
-        self._told: dict[str, int] = {}
+        self._unheard = Unheard()
         self._provider: Any = None
         self._sender: Any = None
         self._resource: Any = None
@@ -141,17 +142,14 @@ class Exporter:
     def _emit(self, scene: Scene, run: SceneRun, now: RunReading, at_us: int) -> None:
         from opentelemetry._logs import LogRecord
 
-        known = self._told.get(run.run, -1)
-        for event in now.events:
-            if event.number > known:
-                self._told[run.run] = event.number
-                number, text = severity_of(event)
-                record = LogRecord(
-                    timestamp=1000 * (at_us - now.elapsed_us + event.at_us) if run.active else 1000 * at_us,
-                    severity_number=number, severity_text=text, body=event.text, event_name=f"evenflow.{event.kind}",
-                    attributes={"engine": scene.engine, **attributes_of(run, event)},
-                )  # fmt: skip
-                self._provider.get_logger(SCOPE).emit(record)
+        for event in self._unheard.of(now)[0]:
+            number, text = severity_of(event)
+            record = LogRecord(
+                timestamp=1000 * (at_us - now.elapsed_us + event.at_us) if run.active else 1000 * at_us,
+                severity_number=number, severity_text=text, body=event.text, event_name=f"evenflow.{event.kind}",
+                attributes={"engine": scene.engine, **attributes_of(run, event)},
+            )  # fmt: skip
+            self._provider.get_logger(SCOPE).emit(record)
 
 
 def attributes_of(run: SceneRun, event: Event) -> dict[str, str | int | float | bool]:

@@ -120,9 +120,14 @@ class Feed:
             self._events.take(events)
             for run, point in points.items():
                 self._points.setdefault(run, deque(maxlen=CURVE_POINTS)).append(point)
-            for run in [run for run in self._points if run not in points][:-RUNS_KEPT]:
+            for run in [run for run in self._points if run not in points][:-RUNS_KEPT] if points else ():
                 del self._points[run]
         self._wake()
+
+    def begins_anew(self, run: str) -> None:
+        """Another run of that id is told of from now on: curves begin with it."""
+        with self._lock:
+            self._points.pop(run, None)
 
     def say(self, line: Mapping[str, Any]) -> None:
         """How far an operation is: request, operation, and said, done or problem."""

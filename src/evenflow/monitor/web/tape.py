@@ -87,6 +87,10 @@ class Tape:
             self._scenes.append(self._span)
             self._name = scene.name
 
+    def begins_anew(self, run: str) -> None:
+        with self._lock:
+            self._points.pop(run, None)
+
     def reading(
         self, reading: Reading, told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], points: Mapping[str, Sequence[float | None]]
     ) -> None:

@@ -9,7 +9,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from evenflow.monitor.history import History
 from evenflow.monitor.reading import Reading, RunReading
 from evenflow.monitor.scene import Scene
+from evenflow.monitor.unheard import Unheard
 from evenflow.statistics.histogram import percentile_ms
+from evenflow.statistics.plain import plain_fields
 
 CURVES: Final = ("seconds", "p50_ms", "p99_ms", "rows_in_per_s", "rows_out_per_s")
 CURVE_OVER_US: Final = 2_100_000
@@ -21,6 +23,9 @@ class Told(Protocol):
     """What is told: a feed, or a tape."""
 
     def scene(self, scene: Scene, told: Mapping[str, Any]) -> None: ...
+
+    def begins_anew(self, run: str) -> None:
+        """Another run of that id is told of from the next reading on: curves begin with it."""
 
     def reading(
         self, reading: Reading, told: Mapping[str, Any], events: Sequence[Mapping[str, Any]], points: Mapping[str, Sequence[float | None]]
@@ -38,7 +43,8 @@ class Teller(Generic[F]):
         self.scene: Scene | None = None
         self.newest: Reading | None = None
         self._history = History(KEPT_US)
-        self._told: dict[str, int] = {}
+        self._unheard = Unheard()
+        self._elapsed_us: dict[str, int] = {}
 
     def take(self, told: Scene | Reading) -> None:
         """What comes next."""
@@ -51,15 +57,16 @@ class Teller(Generic[F]):
             return
         self.newest = told
         plain = told.to_json()
-        events = [event for run, shown in zip(told.runs, plain["runs"], strict=True) for event in self._events(run, shown.pop("events"))]
+        for shown in plain["runs"]:
+            del shown["events"]
+        events = [event for run in told.runs for event in self._events(run)]
         self.feed.reading(told, plain, events, {run.run: point for run in told.runs if (point := self._point(run)) is not None})
 
-    def _events(self, run: RunReading, events: list[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    def _events(self, run: RunReading) -> list[Mapping[str, Any]]:
         """Those that are new, each as one flat object."""
-        known = self._told.get(run.run, -1)
-        new = [event for event in events if event["number"] > known]
-        if new:
-            self._told[run.run] = new[-1]["number"]
+        new, anew = self._unheard.of(run)
+        if anew:
+            self.feed.begins_anew(run.run)
         return [
             {
                 **(event["details"] if isinstance(event["details"], dict) else {}),
@@ -69,10 +76,14 @@ class Teller(Generic[F]):
                 "site": event["site"],
                 "text": event["text"],
             }
-            for event in new
+            for event in map(plain_fields, new)
         ]
 
     def _point(self, run: RunReading) -> tuple[float | None, ...] | None:
+        """None, too, of a run whose time stands still since it is over: its curves end there, and keep what they have."""
+        if run.elapsed_us == self._elapsed_us.get(run.run):
+            return None
+        self._elapsed_us[run.run] = run.elapsed_us
         rates = self._history.rates(run.run, CURVE_OVER_US) or self._history.rates(run.run, KEPT_US)
         if rates is None:
             return None

@@ -8,6 +8,8 @@ import { KEPT } from "./happened.js";
 import { kindOf } from "./kinds.js";
 
 const POINTS = 1200;
+/** A run whose time falls back by more is another one of its id. */
+const BACK_S = 2;
 const NAMES = ["seconds", "p50_ms", "p99_ms", "rows_in_per_s", "rows_out_per_s"];
 const PLOTS = [
   { title: "Latency", height: 118, series: [["p50_ms", "p50", "--accent"], ["p99_ms", "p99", "--bad"]], show: ms },
@@ -137,7 +139,10 @@ export class Curves {
 /** Columns with one point more; false: it is not newer than their last. @param {Record<string, (number|null)[]>} columns @param {Record<string, number|null>} point */
 export function grown(columns, point) {
   const last = columns.seconds?.at(-1);
-  if (last !== undefined && last !== null && point.seconds !== null && point.seconds <= last) return false;
+  if (last !== undefined && last !== null && point.seconds !== null && point.seconds <= last) {
+    if (point.seconds > last - BACK_S) return false;
+    for (const name of NAMES) columns[name] = [];
+  }
   for (const name of NAMES) {
     const column = (columns[name] ??= []);
     column.push(point[name] ?? null);

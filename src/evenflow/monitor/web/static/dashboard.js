@@ -77,7 +77,14 @@ export class Dashboard {
   take(told) {
     const fresh = Map.groupBy(told, (event) => event.run);
     for (const [run, each] of fresh) {
-      this.events.set(run, [...(this.events.get(run) ?? []), ...each].slice(-KEPT));
+      const known = this.events.get(run) ?? [], begins = beginOf([...known.slice(-1), ...each]);
+      if (begins > 0 && !this.marks) {
+        this.events.set(run, each.slice(begins - Math.min(1, known.length)));
+        delete this.past[run];
+        if (run === this.shown) this.turn(run);
+        continue;
+      }
+      this.events.set(run, [...known, ...each].slice(-KEPT));
       if (run !== this.shown) continue;
       if (!this.marks) this.curves.happened(each);
       this.happened.take(each);
@@ -116,3 +123,9 @@ export class Dashboard {
     mark(document.documentElement, "data-readings", String(++this.readings));
   }
 }
+
+/** A run's time may fall back by less where several threads have told its events. */
+const BACK_S = 1;
+
+/** Where another run of one id begins, since time begins anew; -1: nowhere. @param {any[]} events */
+const beginOf = (events) => events.findLastIndex((event, i) => i > 0 && event.at_s < events[i - 1].at_s - BACK_S);

@@ -155,7 +155,7 @@ export class Model {
 /** Whether the counters of two readings can be taken from each other. */
 function comparable(first, newest, name) {
   const [a, b] = [first, newest].map((each) => each.scene.runs.find((run) => run.run === name)), [was, now] = [first, newest].map((each) => each.reading.runs.find((run) => run.run === name));
-  return a && b && was && now && a.version === b.version && a.boxes.length === b.boxes.length && now.rows_in >= was.rows_in && now.epoch >= was.epoch;
+  return a && b && was && now && a.version === b.version && a.boxes.length === b.boxes.length && now.rows_in >= was.rows_in && now.epoch >= was.epoch && now.elapsed_us >= was.elapsed_us;
 }
 
 /** @returns {Map<string, BoxView>} */
