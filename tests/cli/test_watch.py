@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.monitor.simulated import readings_of, scenes_of, stream
 
 from evenflow.cli.app import main
+from evenflow.cli.output import Output
+from evenflow.cli.watch import Shown
 from evenflow.monitor.history import History
+from evenflow.monitor.reading import Reading
 from evenflow.monitor.recorded import line_of
+from evenflow.monitor.scene import Scene
 from evenflow.monitor.viewed import events_of, progress_of
 from evenflow.statistics.progress import Progress
 
@@ -78,3 +83,24 @@ def test_the_view_s_numbers_are_differences_of_readings() -> None:
     assert [box.box for box in progress.boxes] == ["kept", "counts"]
     assert {"site_lost", "take_over", "redundancy"} <= {str(event["kind"]) for event in events}
     assert Progress.from_json(progress.to_json()) == progress
+
+
+def test_the_run_that_follows_is_told_at_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """And not when it is older than the one before it was, which may be days. Its view has its name and its own past."""
+    first = list(stream(4.0))
+    scene, last = scenes_of(first)[-1], readings_of(first)[-1]
+    run, now = scene.runs[0], last.runs[0]
+    other = replace(run, run="other-1", dataflow="other")
+    told: list[Scene | Reading] = [scene, last, replace(scene, number=scene.number + 1, runs=(replace(run, active=False), other))]
+    for second in (1, 2, 3):
+        news = replace(now, run="other-1", elapsed_us=second * 1_000_000, events=())
+        told.append(replace(last, number=last.number + second, scene=scene.number + 1, runs=(replace(now, events=()), news)))
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(map(line_of, told)), encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main(["watch", str(path)])
+    said = capfd.readouterr().err
+    assert [line.split(" s ")[0].strip() for line in said.splitlines() if " in flight" in line][1:] == ["1.0", "2.0", "3.0"], said
+    shown = Shown(None, Output(as_json=False), plain=False)
+    shown.go_on(told)
+    assert shown._view is not None and shown._view.dataflow == "other" and len(shown._view._history[0]) == 3

@@ -101,17 +101,19 @@ class Shown:
 
     def _choose(self, scene: Scene) -> None:
         fit = [run for run in scene.runs if self._wanted is None or self._wanted in (run.run, run.dataflow)]
-        chosen = next((run.run for run in reversed(fit) if run.active), fit[-1].run if fit else None)
-        if chosen != self._run and chosen is not None:
-            self._run = chosen
+        chosen = next((run for run in reversed(fit) if run.active), fit[-1] if fit else None)
+        if chosen is not None and chosen.run != self._run:
+            self._run = chosen.run
+            self._said_us = -LINE_US
             if self._view is not None:
-                self._view.begin_anew()
+                self._view.begin_anew(chosen.dataflow)
 
     def _say(self, progress: Progress, news: Sequence[Event]) -> None:
         for event in news:
             self._output.say(event_line(event))
-        if progress.seconds * 1e6 >= self._said_us + LINE_US or not progress.active:
-            self._said_us = int(progress.seconds * 1e6)
+        now_us = progress.seconds * 1e6
+        if now_us >= self._said_us + LINE_US or now_us < self._said_us or not progress.active:
+            self._said_us = int(now_us)
             self._output.say(plain_line(progress))
 
     def _draw(self, progress: Progress, news: Sequence[Event], stack: contextlib.ExitStack) -> None:

@@ -108,17 +108,18 @@ class View:
     """
 
     def __init__(self, dataflow: str, master: str, results: Results | None = None) -> None:
-        self.dataflow, self.master, self.results = dataflow, master, results
+        self.master, self.results = master, results
         self.progress: Progress | None = None
         self.note = "Ctrl-C stops cleanly"
         self.page: str | None = None
         self.said: str | None = None
-        self.begin_anew()
-        self._history: list[deque[float | None]] = [deque(maxlen=HISTORY) for _ in METERS]
+        self.begin_anew(dataflow)
 
-    def begin_anew(self) -> None:
-        """What is told from now on is of another run."""
+    def begin_anew(self, dataflow: str) -> None:
+        """What is told from now on is of another run, of that dataflow."""
+        self.dataflow = dataflow
         self._happened, self._roster = Timeline(EVENTS_SHOWN), Roster()
+        self._history: list[deque[float | None]] = [deque(maxlen=HISTORY) for _ in METERS]
 
     def update(self, progress: Progress, hosting: Mapping[int, Hosting] | None = None, news: Sequence[Event] = ()) -> None:
         """Take the newest numbers. hosting: of every site of the run, where known. news: events since the last time."""
