@@ -104,3 +104,18 @@ def test_the_run_that_follows_is_told_at_once(tmp_path: Path, capfd: pytest.Capt
     shown = Shown(None, Output(as_json=False), plain=False)
     shown.go_on(told)
     assert shown._view is not None and shown._view.dataflow == "other" and len(shown._view._history[0]) == 3
+
+
+def test_a_newcomer_has_used_no_cpu_before_its_first_report() -> None:
+    """Else what it took to begin, some seconds of CPU, is what it uses now: several cores."""
+    (*_, scene), (*_, last) = scenes_of(stream(4.0)), readings_of(stream(4.0))
+    sites, history = last.sites, History()
+    before, begun = replace(sites, heard_us=(None, 0, 0, 0), cpu_us=(0,) * 4), replace(sites, heard_us=(0,) * 4, cpu_us=(9_000_000,) * 4)
+    history.add(scene)
+    history.add(replace(last, sites=before))
+    history.add(replace(last, sites=begun, number=last.number + 1, at_us=last.at_us + 1_000_000))
+    progress = progress_of(history, "run-1")
+    assert progress is not None and [site.cpu_share for site in progress.sites] == [0.0, 9.0, 9.0, 9.0]
+    history.add(replace(last, sites=begun, number=last.number + 2, at_us=last.at_us + 20_000_000))
+    progress = progress_of(history, "run-1")
+    assert progress is not None and progress.sites[0].cpu_share == 0.0

@@ -79,6 +79,15 @@ def test_of_two_runs_that_are_over_the_newest_counts() -> None:
     assert begun_ns(active, told)["counts"] == 1000 * (reading.at_us - 900_000_000)
 
 
+def test_a_site_that_has_not_reported_has_no_samples() -> None:
+    """Its CPU time would leap from nothing to all that it took to begin."""
+    scene, reading = newest()
+    heard = replace(reading, sites=replace(reading.sites, heard_us=tuple(5 if at != 1 else None for at in range(len(scene.sites)))))
+    told = samples(scene, heard)
+    for name in ("evenflow_site_cpu_seconds_total", "evenflow_site_memory_bytes"):
+        assert (name, "1") not in told and (name, "2") in told
+
+
 def test_latencies_are_a_histogram_that_holds_all_of_them() -> None:
     scene, reading = newest()
     told, latency = samples(scene, reading), reading.runs[0].latency

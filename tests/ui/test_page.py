@@ -176,3 +176,24 @@ def test_the_matrix_and_the_table_show_the_same_replicas(browser: Browser, page:
         hosts = [cell.split(", ") for cell in rows.locator("td:nth-child(2)").all_inner_texts()]
         assert sum(map(len, hosts)) == wanted
         is_whole(watched.page)
+
+
+def test_a_site_uses_no_cpu_before_its_first_report(browser: Browser, page: Page) -> None:
+    """What it took to begin was shown as what it uses now: several cores."""
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        found = watched.page.evaluate(
+            """async ([scene, reading]) => {
+              const { Model } = await import(new URL("static/model.js", document.baseURI).href);
+              const model = new Model(), some = scene.sites.map((_, i) => i);
+              model.takeScene(scene);
+              const turn = (number, cpu_us, heard_us) => model.takeReading({
+                ...reading, number, scene: scene.number, at_us: number * 1e6, sites: { ...reading.sites, cpu_us, heard_us },
+              });
+              turn(1, some.map(() => 0), some.map((i) => (i === 1 ? null : 0)));
+              turn(2, some.map(() => 5e5), some.map(() => 0));
+              return model.view().sites.map((site) => site.cpu);
+            }""",
+            [asked(page, "scene"), asked(page, "reading")],
+        )
+        assert found[:3] == [0.5, None, 0.5]

@@ -208,8 +208,9 @@ class EngineCollector(Collector):
     def _engine(self, looks: list[Look]) -> Iterator[Metric]:
         memory = GaugeMetricFamily(MEMORY.full_name, MEMORY.text, labels=MEMORY.labels)
         cpu = CounterMetricFamily(CPU.full_name, CPU.text, labels=CPU.labels)
-        for site, memory_bytes, cpu_us in zip(self._scene.sites, self._reading.sites.memory_bytes, self._reading.sites.cpu_us):
-            if site.state in ("live", "leaving"):
+        of = self._reading.sites
+        for site, memory_bytes, cpu_us, heard_us in zip(self._scene.sites, of.memory_bytes, of.cpu_us, of.heard_us):
+            if site.state in ("live", "leaving") and heard_us is not None:
                 memory.add_metric((str(site.site),), memory_bytes)
                 cpu.add_metric((str(site.site),), cpu_us / 1e6)
         runs = GaugeMetricFamily(RUN.full_name, RUN.text, labels=RUN.labels)

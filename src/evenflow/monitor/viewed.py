@@ -109,7 +109,8 @@ def _sites(scene: Scene, run: SceneRun, reading: Reading, now: RunReading, earli
             seconds = max((reading.at_us - then.at_us) / 1e6, 1e-6)
             measured_us = now.sites.measured_us[at] - before.sites.measured_us[at]
             busy = round((now.sites.busy_us[at] - before.sites.busy_us[at]) / measured_us, 4) if measured_us > 0 else None
-            cpu_share = round((reading.sites.cpu_us[at] - then.sites.cpu_us[at]) / 1e6 / seconds, 4)
+            if then.sites.heard_us[at] is not None:  # Else it has used nothing only because it had said nothing.
+                cpu_share = round((reading.sites.cpu_us[at] - then.sites.cpu_us[at]) / 1e6 / seconds, 4)
             rows_per_s = round((now.sites.rows_in[at] - before.sites.rows_in[at]) / seconds, 1)
         role = run.roles[at]
         found.append(

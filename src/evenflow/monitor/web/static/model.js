@@ -105,7 +105,8 @@ export class Model {
       const j = span ? span.first.scene.sites.findIndex((each) => each.site === site.site) : -1;
       const grown = (read) => (j < 0 ? null : read(now)?.[i] - read(span.was)?.[j]);
       const measured = grown((each) => each.sites.measured_us), busy = grown((each) => each.sites.busy_us), rows = grown((each) => each.sites.rows_in);
-      const cpu = j < 0 ? null : reading.sites.cpu_us[i] - span.first.reading.sites.cpu_us[j];
+      // Before its first report a site has used nothing only because it has said nothing.
+      const cpu = j < 0 || span.first.reading.sites.heard_us[j] === null ? null : reading.sites.cpu_us[i] - span.first.reading.sites.cpu_us[j];
       const waited = j < 0 || now.sites.waited_us[i] === null || span.was.sites.waited_us[j] === null ? null : now.sites.waited_us[i] - span.was.sites.waited_us[j];
       const per = (value) => (value === null || !span ? null : Math.max(0, value / span.seconds));
       return {
