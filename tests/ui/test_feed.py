@@ -147,3 +147,17 @@ def test_frames_are_not_kept_without_end() -> None:
     for number in range(300):
         made.newer(Position(1, number, 0, 0))
     assert len(made._frames) <= 64
+
+
+def test_who_comes_hears_of_operations_that_go_on_and_of_none_that_is_over() -> None:
+    """A page that was opened in the evening showed for a while what was drained in the morning, as if it went on."""
+    made = feed()
+    read(made, 1)
+    over, goes_on = {"request": 1, "operation": "drain"}, {"request": 2, "operation": "savepoint"}
+    made.say({**over, "said": "site 2 still hosts 3 replicas"})
+    at, _ = made.newer(Position())
+    made.say({**over, "over": True, "problem": None})
+    assert [line.get("over") for line in dict(kinds(made.newer(at)[1]))["said"]] == [True], "who was there hears of the end"
+    assert "said" not in dict(kinds(made.newer(Position())[1]))
+    made.say({**goes_on, "said": "a checkpoint is made"})
+    assert dict(kinds(made.newer(Position())[1]))["said"] == [{**goes_on, "said": "a checkpoint is made"}]

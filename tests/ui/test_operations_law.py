@@ -131,6 +131,39 @@ def test_an_operation_names_the_run_that_is_shown_and_waits_for_the_word(browser
         watched.said.clear()  # A simulated run makes no checkpoint on request, and the browser says so.
 
 
+def test_what_takes_long_is_said_to_go_on_and_to_be_done(browser: Browser, page: Page) -> None:
+    """Its dialog was closed, and nothing said any more whether it was done; what had said something said that for ever, in green."""
+    with opened(browser, page) as watched:
+        shows_numbers(watched.page)
+        told = watched.page.evaluate(
+            """async () => {
+              const { Operate } = await import(new URL("static/operate.js", document.baseURI).href);
+              let number = 0;
+              const operate = new Operate(async () => new Response(JSON.stringify({ request: ++number }), { status: 202 }));
+              const rebalance = { name: "rebalance", effect: "change" }, drain = { name: "drain", effect: "change" }, told = [];
+              const say = () => told.push([...operate.toasts.children].map((each) => `${each.textContent} ${each.dataset.tone ?? ""}`));
+              await operate.send(rebalance, {});
+              say();
+              operate.said([{ request: 1, operation: "rebalance", over: true, problem: null }]);
+              operate.said([{ request: 2, operation: "drain", said: "site 2 still hosts 3 replicas" }]);
+              await operate.send(drain, {});
+              say();
+              operate.said([{ request: 2, operation: "drain", over: true, problem: null }]);
+              operate.said([{ request: 3, operation: "drain", over: true, problem: null }]);
+              await operate.send(drain, {});
+              operate.said([{ request: 4, operation: "drain", over: true, problem: "site 9 is not there" }]);
+              say();
+              operate.toasts.remove();
+              return told;
+            }"""
+        )
+        assert told == [
+            ["rebalance: under way "],
+            ["rebalance: done good", "drain: site 2 still hosts 3 replicas "],
+            ["rebalance: done good", "drain: done good", "drain: site 9 is not there bad"],
+        ]
+
+
 IN_PYTHON = {
     "sites": (Engine.describe,), "drain": (Engine.drain,), "add-sites": (Engine.add_sites,), "remove-sites": (Engine.remove_sites,),
     "rebalance": (Engine.rebalance, Run.rebalance), "pin": (Run.pin, Run.unpin), "repartition": (Run.repartition,),

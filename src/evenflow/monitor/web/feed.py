@@ -230,14 +230,20 @@ class Feed:
             parts.append(("happened", encoded(self._events.since(had.events))))
         if now.reading != had.reading and self.reading_json is not None:
             parts.append(("reading", self.reading_json))
-        if now.said != had.said:
-            parts.append(("said", encoded(self._said.since(had.said))))
+        said = self._under_way() if had == Position() else self._said.since(had.said)
+        if said:
+            parts.append(("said", encoded(said)))
         if self.ended is not None:
             parts.append(("ended", encoded({"why": self.ended})))
         last = f"id: {now.id(self.nonce)}\n".encode()
         return b"".join(
             b"event: %s\ndata: %s\n" % (kind.encode(), data) + (last if data is parts[-1][1] else b"") + b"\n" for kind, data in parts
         )
+
+    def _under_way(self) -> list[Any]:
+        """What has been said of operations that go on. Who comes now need not hear how far those were that are over."""
+        over = {line["request"] for line in self._said.items if line.get("over")}
+        return [line for line in self._said.items if line["request"] not in over]
 
     def _past(self) -> bytes:
         """The curves of each run, by their names, as columns."""

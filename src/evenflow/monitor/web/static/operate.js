@@ -21,6 +21,7 @@ const GROUPS = [
 const ADVANCED = new Set(["timeout_s", "run"]);
 const SHOWN_MS = 12_000;
 const ASK_AGAIN_MS = 400;
+const LATE = 50;
 
 export class Operate {
   /** @param {(path: string, body?: any) => Promise<Response>} ask */
@@ -31,6 +32,7 @@ export class Operate {
     this.element = h("section.card.at-operate", { "aria-label": "Operate", hidden: true }, h("header", {}, h("h2", {}, "Operate")), this.buttons);
     this.toasts = document.body.appendChild(h("div.toast", { role: "status", "aria-live": "polite" }));
     /** @type {Map<number, HTMLElement>} */ this.under = new Map();
+    /** Requests of which the end was told, which may be before they are known to go on. @type {Set<number>} */ this.over = new Set();
   }
 
   /** @param {View} view */
@@ -118,6 +120,7 @@ export class Operate {
       }
       if (!answer.ok) return told.detail ?? `status ${answer.status}`;
       if (answer.status === 200) this.result(operation, told);
+      else this.goesOn(operation, told.request);
       return null;
     } catch (error) {
       return `nobody answers: ${error}`;
@@ -134,6 +137,12 @@ export class Operate {
     dialog.showModal();
   }
 
+  /** It takes longer than people wait for an answer: that stands there until its end. @param {Operation} operation @param {number} request */
+  goesOn(operation, request) {
+    if (this.over.delete(request) || this.under.has(request)) return;
+    this.under.set(request, this.toast(`${operation.name}: under way`, null, false));
+  }
+
   /** Lines of operations that are under way, of anybody's. @param {any[]} lines */
   said(lines) {
     for (const line of lines) {
@@ -143,11 +152,10 @@ export class Operate {
         write(toast, `${line.operation}: ${line.said}`);
       }
       if (line.over) {
-        if (line.problem) {
-          toast ??= this.toast("", null, false);
-          write(toast, `${line.operation}: ${line.problem}`);
-        }
-        if (toast) {
+        if (line.problem) toast ??= this.toast("", null, false);
+        if (!toast) this.over = new Set([...this.over, line.request].slice(-LATE));
+        else {
+          write(toast, `${line.operation}: ${line.problem || "done"}`);
           mark(toast, "data-tone", line.problem ? "bad" : "good");
           setTimeout(() => toast?.remove(), SHOWN_MS);
         }
