@@ -20,7 +20,7 @@ from tests.statistics.numbers import progress
 from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
-from evenflow.errors import ClusterError, EngineUnreachable, LocationError, OperationRefused, VersionChanged
+from evenflow.errors import ClusterError, EngineUnreachable, EvenflowError, LocationError, OperationRefused, VersionChanged
 from evenflow.statistics.profile import Profile, Stack
 from evenflow.statistics.progress import Progress
 from evenflow.world.locations.savepoints import Savepoint
@@ -39,6 +39,7 @@ SITE = {
 
 class Run:
     id, is_active = "flow-1", True
+    failure: EvenflowError | None = None
 
     def __init__(self, asked: list[Any]) -> None:
         self.asked = asked
@@ -93,11 +94,12 @@ class Run:
         self.asked.append(("suspend", target, timeout_s))
         return self.checkpoint(timeout_s) | {"savepoint": target}
 
-    def stop(self, drain: bool, timeout_s: float) -> None:
+    def stop(self, drain: bool, timeout_s: float) -> bool:
         self.asked.append(("stop", drain, timeout_s))
+        return self.failure is None and timeout_s > 1
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> EvenflowError | None:
+        return self.failure
 
     def refresh(self, table: str | None, timeout_s: float) -> dict[str, Any]:
         self.asked.append(("refresh", table, timeout_s))
@@ -503,3 +505,16 @@ def test_a_checkpoint_a_savepoint_and_an_end_behind_one_are_asked_for(engine: En
     assert (told["run"], told["drained"], told["error"]) == ("flow-1", True, None)
     assert engine.asked[-2:] == [("stop", False, 60.0), ("stop", True, 5.0)]
     assert engine.asked[0] == ("checkpoint", 9.0) and engine.asked[1] == ("savepoint", "/backup/one", 120.0)
+
+
+def test_a_run_that_was_not_drained_in_time_or_had_failed_is_said_to_be_so(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    """`evenflow stop --drain && deploy` went on as if all of it were in the sinks."""
+    assert run("stop", "--drain", "--timeout", "1") == 1
+    assert "is not drained: it had not finished in time" in capfd.readouterr().out
+    assert run("stop", "--drain", "--timeout", "1", "--json") == 1
+    assert object_of(capfd.readouterr().out)["drained"] is False
+    engine.runs[0].failure = EvenflowError("a box raised")
+    assert run("stop", "--drain", "--timeout", "5", "--json") == 1
+    told = object_of(capfd.readouterr().out)
+    assert (told["drained"], told["error"]) == (False, "a box raised")
+    assert run("stop") == 1 and ": a box raised" in capfd.readouterr().out

@@ -263,3 +263,16 @@ def test_sites_says_what_has_failed_and_what_is_over() -> None:
 )
 def test_an_error_in_a_line(error: Exception, line: str) -> None:
     assert in_a_line(error) == line
+
+
+def test_who_stops_it_learns_whether_it_ended_as_it_was_to() -> None:
+    """A run that was to be drained and is not in time ends without, which was told as if all of it were in the sinks."""
+    for drain, ends_s, failed in ((False, 0.0, False), (True, 0.0, False), (True, 0.3, False), (False, 0.0, True)):
+        driven, run = small_run()
+
+        def soon_over(call: Callable[[], None], driven: RunLoop = driven, ends_s: float = ends_s, failed: bool = failed) -> None:
+            end = RunBroken(BROKEN) if failed else StopRequested(drain=False)
+            threading.Timer(ends_s, driven.handle, (end,)).start()
+
+        run._coordinator.call_soon = soon_over  # type: ignore[method-assign]
+        assert run.stop(drain, timeout_s=0.1 if ends_s else 5.0) is (ends_s == 0.0 and not failed), (drain, ends_s, failed)

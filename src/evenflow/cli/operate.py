@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from evenflow.cli.options import Json
-from evenflow.cli.output import OK, Output
+from evenflow.cli.output import FAILED, OK, Output
 from evenflow.monitor.summary import mebibytes, milliseconds, moves_table
 
 Engine = Annotated[
@@ -230,14 +230,18 @@ def stop(
 ) -> int:
     """End a run. Results under way are dropped; no sink gets part of an epoch. At a checkpoint location it can be started again.
 
+    Exit code 1: it had failed, or was to be drained and had not finished in time.
+
     Example: `evenflow stop --run sessions --drain`
     """
     output: Output = context.obj
     found = asked(output, engine, "stop", drain=drain, run=run, timeout_s=timeout)
     if not output.as_json:
         why = "" if found["error"] is None else f": {found['error']}"
+        if not why and drain and not found["drained"]:
+            why = ", and is not drained: it had not finished in time, and what was under way is dropped"
         output.out.print(f"{found['run']} has ended behind epoch {found['epoch']}{why}", highlight=False, soft_wrap=True)
-    return OK
+    return OK if found["error"] is None and found["drained"] == drain else FAILED
 
 
 def refresh(

@@ -207,9 +207,9 @@ def _suspend(engine: Controlled, given: Given, say: Say) -> Given:
 
 def _stop(engine: Controlled, given: Given, say: Say) -> Given:
     run, drain = _run_of(engine, given.get("run")), bool(given.get("drain"))
-    run.stop(drain, float(given["timeout_s"]))
+    as_asked = run.stop(drain, float(given["timeout_s"]))
     error = run.exception()
-    return {"run": run.id, "drained": drain, "epoch": run.numbers().epoch, "error": None if error is None else str(error)}
+    return {"run": run.id, "drained": drain and as_asked, "epoch": run.numbers().epoch, "error": None if error is None else str(error)}
 
 
 def _run_of(engine: Controlled, name: str | None) -> Run:

@@ -132,8 +132,9 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
         return closed
 
     @heeded()
-    def stop(self, drain: bool = False, timeout_s: float = 60.0) -> None:
-        """End the run and wait until it has ended. Does nothing if it has.
+    def stop(self, drain: bool = False, timeout_s: float = 60.0) -> bool:
+        """End the run and wait until it has ended. Does nothing if it has. Returns whether it has ended as it was to: False if it has
+        failed, or was to be drained and had not finished in time, so that what was under way is dropped.
 
         drain: take no more input, and finish what has been taken in first; else results under way are dropped, and no sink gets part of
         an epoch. What a site is committing at that moment is waited for, a second at most. With durability "no-loss" what was taken in
@@ -149,19 +150,21 @@ class Run(RunDisplay, AskedFor, ChosenModes, Replaceable):
                 f"run {self.id} is a region of a group: drained, it would give out windows with what it has taken in, and the other "
                 "regions give out whole ones. Stop it as it is (drain=False): what it has given out is whole, and the others go on"
             )
-        self._stop(drain, timeout_s, willed=True)
+        return self._stop(drain, timeout_s, willed=True) and self.exception() is None
 
     def _ask_to_stop(self, drain: bool, *, willed: bool) -> None:
         self._coordinator.call_soon(lambda: self._generations.stop(drain, willed=willed))
 
-    def _stop(self, drain: bool, timeout_s: float, *, willed: bool) -> None:
-        """willed: see `StopRequested`."""
+    def _stop(self, drain: bool, timeout_s: float, *, willed: bool) -> bool:
+        """willed: see `StopRequested`. Returns whether it was over in time."""
         began_s = time.monotonic()
         self._ask_to_stop(drain, willed=willed)
-        if not self._generations.wait(timeout_s) and drain:
+        in_time = self._generations.wait(timeout_s)
+        if not in_time and drain:
             self._coordinator.call_soon(lambda: self._generations.stop(drain=False))
             self._generations.wait(timeout_s)
         self._generations.settle(max(SINKS_S, timeout_s - (time.monotonic() - began_s)))
+        return in_time
 
     def progress(self) -> dict[str, Any]:
         """How it goes. Rates are per second; latencies from an epoch's first row to its sink, over the last 10 s (the whole run, once it
