@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from functools import partial
 from typing import Any, cast
 
@@ -147,6 +148,17 @@ def test_frames_are_not_kept_without_end() -> None:
     for number in range(300):
         made.newer(Position(1, number, 0, 0))
     assert len(made._frames) <= 64
+
+
+def test_one_value_that_json_has_not_ends_nobody_s_stream() -> None:
+    """An event stays for long, and whoever came while it did had none of the others either: the page said that the connection was lost."""
+    made = feed()
+    made.reading(
+        "r", {"number": 1}, [{"run": "r", "kind": "shedding", "rate": float("nan"), "of": {"x": (float("inf"), 1.5, Decimal("2.5"))}}], {}
+    )
+    told = dict(kinds(made.newer(Position())[1]))
+    assert told["happened"] == [{"run": "r", "kind": "shedding", "rate": None, "of": {"x": [None, 1.5, "2.5"]}}]
+    assert json.loads(made.happened_json(0, {}))["end"] == 1
 
 
 def test_who_comes_hears_of_operations_that_go_on_and_of_none_that_is_over() -> None:

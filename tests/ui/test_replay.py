@@ -238,6 +238,19 @@ def test_numbers_that_nothing_can_count_end_it(tmp_path: Path) -> None:
     assert tape.length == 2 and "nothing can count" in (tape.ends or "")
 
 
+def test_a_value_of_an_event_that_json_has_not_hides_nothing_else(tmp_path: Path) -> None:
+    """Of a stranger's recording nothing was shown then, and no word said why."""
+    path = tmp_path / "run.jsonl"
+    lines = [json.loads(line_of(each)) for each in stream(4.0, kill_s=1.2)]
+    for event in (event for line in lines if line["kind"] == "reading" for run in line["runs"] for event in run["events"]):
+        event["details"] = {"rate": float("nan")}
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    tape = Tape(path)
+    tape.fill()
+    found = json.loads(tape.index())
+    assert found["events"] and {event["rate"] for event in found["events"]} == {None} and found["ends"] is None
+
+
 def test_no_peak_is_lost_where_curves_are_thinned() -> None:
     points = [(place, (float(place), 1.0, 900.0 if place == 7_777 else 2.0, 1.0, 1.0)) for place in range(10_000)]
     found = thinned(points, 100)

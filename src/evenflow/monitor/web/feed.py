@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Final
 
 EVENTS_KEPT: Final = 2_000
@@ -50,8 +51,21 @@ class Position:
 
 
 def encoded(value: object) -> bytes:
-    """JSON on one line. What is no number in JSON is null."""
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    """JSON on one line. What is no number in JSON is null, and no other kind of value ends what others are told."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    except (TypeError, ValueError):
+        return json.dumps(_plain(value), separators=(",", ":"), allow_nan=False).encode()
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple | deque) else str(value)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evenflow.monitor.web.asking import Ask
-from evenflow.monitor.web.feed import Feed
+from evenflow.monitor.web.feed import Feed, encoded
 from evenflow.monitor.web.files import File, files
 from evenflow.monitor.web.guard import ALWAYS, Right, Tokens, is_host, page_policy
 from evenflow.monitor.web.problems import MEDIA, Problem
@@ -103,7 +103,7 @@ def right_of(site: Site, request: Request, *, change: bool = False) -> Right:
 
 
 def json_answer(value: object, status: int = 200) -> Response:
-    return Response(json.dumps(value, default=str, allow_nan=False), status, media_type="application/json")
+    return Response(encoded(value), status, media_type="application/json")
 
 
 def problem_answer(problem: Problem) -> Response:
