@@ -7,7 +7,10 @@ import contextlib
 import http.client
 import json
 import multiprocessing
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -23,6 +26,7 @@ from fastapi.routing import APIRoute
 from evenflow.bench.dashboard import Big, memory_of, server
 from evenflow.cli.editing import FileShelf
 from evenflow.monitor.reading import Reading
+from evenflow.monitor.recorded import line_of
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.web import serve
 from evenflow.monitor.web.app import make_app
@@ -34,6 +38,7 @@ from evenflow.monitor.web.tape import Tape
 from evenflow.world.spark.driver import control_port, watching
 from evenflow.world.spark.driver.control_client import engines, watch
 from evenflow.world.spark.driver.control_port import ControlPort
+from tests.monitor.simulated import stream
 from tests.query.test_checking import drawn
 from tests.ui.editing import editing
 from tests.ui.serving import TOKENS, serving, sessions, simulated
@@ -199,3 +204,39 @@ def test_garbage_at_every_path_is_answered(tmp_path: Path) -> None:
         if status >= 400 and body and "/readyz" not in what:
             assert json.loads(body)["status"] == status, what
     assert json.loads(drawing.read_text()) == drawn(), "and nothing is saved"
+
+
+def test_who_says_nothing_keeps_nobody_out(tmp_path: Path) -> None:
+    """Method: a page that may have few files, and more connections on which nothing is asked, or half of a request. They need no token."""
+    path = tmp_path / "run.jsonl"
+    path.write_text("".join(line_of(each) for each in stream(4.0, kill_s=1.2)), encoding="utf-8")
+    few = "import resource, sys; resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))"
+    command = [
+        sys.executable,
+        "-c",
+        f"{few}; from evenflow.cli.app import main; main(sys.argv[1:])",
+        "ui",
+        str(path),
+        "--port",
+        "0",
+        "--child",
+    ]
+    environ = {**os.environ, "EVENFLOW_CONTROL_DIR": str(tmp_path / "control")}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as served, contextlib.ExitStack() as stack:
+        assert served.stdout is not None and served.stdin is not None
+        stack.callback(served.stdin.close)
+        url = urlsplit(json.loads(served.stdout.readline())["url"])
+        there = (cast(str, url.hostname), cast(int, url.port))
+        with contextlib.closing(http.client.HTTPConnection(*there, timeout=SOON_S)) as first:
+            first.request("GET", "/healthz")
+            assert first.getresponse().read() == b"ok\n"
+        for number in range(160):
+            wire = stack.enter_context(socket.create_connection(there, timeout=SOON_S))
+            wire.sendall(
+                (b"", b"GET /healthz HTTP/1.1\r\nHost: loc", b"POST /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")[
+                    number % 3
+                ]
+            )
+        with contextlib.closing(http.client.HTTPConnection(*there, timeout=SOON_S)) as last:
+            last.request("GET", "/healthz")
+            assert last.getresponse().read() == b"ok\n"

@@ -11,6 +11,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from evenflow.monitor.web.app import make_app
+from evenflow.monitor.web.crowd import Crowded
 from evenflow.monitor.web.server import Site
 
 PORT: Final = 4141
@@ -60,7 +61,7 @@ def serve(site: Site, listening: socket.socket, begun: Callable[[Server], None])
 def serve_app(app: ASGIApp, listening: socket.socket, begun: Callable[[Server], None], closing: Callable[[], None] = lambda: None) -> None:
     """The same, of any application."""
     config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="on", loop="asyncio", log_level="warning", access_log=False, server_header=False,
+        app, http=Crowded, ws="none", lifespan="on", loop="asyncio", log_level="warning", access_log=False, server_header=False,
         date_header=False, timeout_graceful_shutdown=1, timeout_keep_alive=30, h11_max_incomplete_event_size=32 * 1024,
     )  # fmt: skip
     server = Server(config, closing)
