@@ -341,3 +341,11 @@ def test_a_recording_asks_no_engine(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("garbage\n")
     with pytest.raises(StatisticsError, match=r"a\.jsonl is no recording: line 1"):
         ui(context, engine=str(tmp_path / "a.jsonl"))
+
+
+@pytest.mark.parametrize("frame", ["https://例え.jp", "https://bücher.example", "https://a;script-src *", "https://a\r\nX: y"])
+def test_what_is_no_origin_in_ascii_may_have_no_frame(control: Path, frame: str) -> None:
+    """A header takes nothing else: the page was there, and each request for it ended with 500."""
+    context: Any = SimpleNamespace(obj=Output(as_json=False))
+    with pytest.raises(BadParameter, match="an origin in ASCII"):
+        ui(context, frame=frame)

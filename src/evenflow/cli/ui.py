@@ -91,8 +91,10 @@ def ui(
     from evenflow.world.owned import Owner
     from evenflow.world.spark.driver.control_client import control_directory, find
 
-    if not all(c.isprintable() and c not in ";,\\" for c in frame):
-        raise typer.BadParameter("it is an origin, such as https://example.org, or 'self'", param_hint="--frame")
+    if not all(c.isascii() and c.isprintable() and c not in ";,\\" for c in frame):
+        raise typer.BadParameter(
+            "it is an origin in ASCII, such as https://example.org or https://xn--r8jz45g.jp, or 'self'", param_hint="--frame"
+        )
     document = None if engine is None else _document(engine)
     recording = None if engine is None or not engine.endswith(SUFFIX) else Path(engine)
     if document is not None and document.suffix == CODE and not allow_code:
