@@ -11,6 +11,7 @@ from evenflow.monitor.history import History
 from evenflow.monitor.reading import Event, Reading
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.unheard import Unheard
+from evenflow.monitor.viewed import progress_of
 from evenflow.monitor.web.feed import CURVE_POINTS, Feed, Position
 from evenflow.monitor.web.teller import CURVES, Teller
 from tests.monitor.simulated import readings_of, scenes_of, stream
@@ -87,6 +88,18 @@ def test_rates_are_of_one_run_and_not_of_two_of_one_id() -> None:
     history.add(engine.reading(6, 1.5, rows=600))
     rates = history.rates("run-1")
     assert rates is not None and (rates.seconds, rates.rows_in_per_s) == (1.0, 100.0)
+
+
+def test_a_generation_that_counts_anew_has_rates_of_its_own_at_once() -> None:
+    """For ten seconds the view had, in place of a rate, what the new generation had taken in by the age of the whole run."""
+    engine, history = Engine(), History()
+    history.add(engine.scenes())
+    for second in range(1_000, 1_006):
+        history.add(engine.reading(second, second, rows=100 * second))
+    history.add(engine.reading(1_006, 1_006, rows=50))
+    history.add(engine.reading(1_007, 1_007, rows=250))
+    progress = progress_of(history, "run-1")
+    assert progress is not None and progress.rows_in_per_s == 200.0
 
 
 def test_the_curves_of_a_run_that_is_over_stay() -> None:

@@ -96,21 +96,26 @@ class History:
         return News(self.scene if newest.scene != scene else None, newest)
 
     def rates(self, run: str, over_us: int = OVER_US) -> Rates | None:
-        """Of a run, between its newest reading and the oldest that is at most `over_us` before it. None without two of them, or if its
-        counters have begun anew between."""
+        """Of a run, between its newest reading and the oldest that is at most `over_us` before it, and behind the last time that its
+        counters have begun anew. None without two of them."""
         found = list[tuple[int, RunReading]]()
         for each in self._readings:
             mine = each.run(run)
             if mine is None:
                 continue
-            if found and mine.elapsed_us < found[-1][1].elapsed_us:
-                found.clear()  # Another run of that id.
+            if found and has_begun_anew(found[-1][1], mine):
+                found.clear()
             found.append((each.at_us, mine))
         newest = self.newest
         recent = [] if newest is None else [(at_us, mine) for at_us, mine in found if at_us >= newest.at_us - over_us]
         if len(recent) < 2:
             return None
         return rates_between(*recent[0], *recent[-1])
+
+
+def has_begun_anew(before: RunReading, now: RunReading) -> bool:
+    """Another generation counts anew, and so does another run of one id."""
+    return now.elapsed_us < before.elapsed_us or now.rows_in < before.rows_in or now.rows_out < before.rows_out or now.epoch < before.epoch
 
 
 def rates_between(first_us: int, first: RunReading, last_us: int, last: RunReading) -> Rates | None:
