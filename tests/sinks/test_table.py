@@ -93,6 +93,55 @@ def test_with_a_key_the_newest_row_is_the_result(path: str) -> None:
     assert stored(path, "pairs") == [(1, "a")]
 
 
+Changes = list[tuple[int, str, str]]
+
+
+def changes(rows: Changes) -> pa.RecordBatch:
+    return pa.record_batch(
+        [[k for k, _, _ in rows], [v for _, v, _ in rows], [how for _, _, how in rows]], names=["k", "what is", "_change"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "left"),
+    [
+        # Whatever order the partitions' rows have: the row as it is may come before the row as it was.
+        ([(1, "a", "insert")], [(1, "b", "insert"), (1, "a", "delete")], [(1, "b")]),
+        ([(1, "a", "insert")], [(1, "c", "update_after"), (1, "a", "update_before"), (1, "b", "insert"), (1, "b", "delete")], [(1, "c")]),
+        ([(1, "a", "insert")], [(1, "b", "delete"), (1, "c", "insert"), (1, "a", "delete"), (1, "b", "insert")], [(1, "c")]),
+        ([(1, "a", "insert")], [(1, "a", "insert"), (1, "a", "delete")], [(1, "a")]),
+        ([(1, "a", "insert")], [(1, "b", "insert"), (1, "a", "delete"), (1, "b", "delete")], []),
+        ([], [(1, "b", "insert"), (1, "c", "insert"), (1, "c", "delete")], [(1, "b")]),
+        ([], [(1, "b", "insert"), (1, "b", "delete")], []),
+        ([], [(1, "b", "insert"), (1, "", "delete")], []),  # Some databases say no more of a deleted row than its key.
+        ([(1, "a", "insert")], [(1, "a", "update_before"), (1, "b", "update_after")], [(1, "b")]),
+        ([(1, "a", "insert")], [(1, "a", "delete")], []),
+    ],
+)
+def test_changes_of_a_key_count_in_whatever_order_partitions_give_them(path: str, before: Changes, now: Changes, left: Any) -> None:
+    writer = sinks.table(path, "out", "k").open("run")
+    writer.write(1, changes([*before, (7, "other", "insert")]))
+    writer.write(2, changes(now))
+    writer.close()
+    assert stored(path) == [*left, (7, "other")]
+
+
+def test_a_row_that_moves_between_partitions_stays_in_the_table(path: str) -> None:
+    flow = ef.Dataflow("moved")
+    given = {"a": "id bigint, x bigint, _change string", "b": "x bigint, name string"}
+    streams = {name: flow.source(ef.sources.memory([], schema=schema), name=name) for name, schema in given.items()}
+    joined = ef.sql("SELECT a.id, b.name FROM a JOIN b ON a.x = b.x", streams, output_mode="changelog")
+    joined.to(ef.sinks.memory("out"), name="out")
+    numbers = range(1, 17)
+    run = ef.testing.simulate(flow, {"b": [(i, f"n{i}") for i in numbers], "a": [(i, i, "insert") for i in numbers]}).settle()
+    run.give("a", [row for i in numbers for row in ((i, i, "update_before"), (i, 17 - i, "update_after"))]).finish()
+    writer = sinks.table(path, "out", "id").open("run")
+    for epoch, rows in run.epochs():
+        writer.write(epoch, pa.RecordBatch.from_pylist(rows, run.table().schema))
+    writer.close()
+    assert stored(path) == [(i, f"n{17 - i}") for i in numbers]
+
+
 def test_another_run_goes_on_in_the_same_table(path: str) -> None:
     for run in ("first", "second"):
         writer = sinks.table(path, "out").open(run)

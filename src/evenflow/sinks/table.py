@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from evenflow.errors import EvenflowError, QueryError, SinkError, TypeMismatch, UnknownColumn
+from evenflow.sinks.changed_keys import effects_of
 from evenflow.sinks.sink import PATIENCE, Appender, Sink, Where, Writer, read_note, replaced, with_note
 from evenflow.sources.database import (
     ADDRESS,
@@ -25,7 +25,7 @@ from evenflow.sources.database import (
     rows_for,
     spelled,
 )
-from evenflow.stream.change import CHANGE, is_changelog, taken_back
+from evenflow.stream.change import CHANGE, is_changelog
 from evenflow.stream.declared import Declared, May, each, text
 from evenflow.stream.ids import generation_of, run_of, run_of_generation
 from evenflow.stream.schema import holds_fields, type_name
@@ -195,12 +195,18 @@ class TableWriter(Writer):
     def _put(self, batch: pa.RecordBatch) -> None:
         """The rows of an epoch, in the transaction that is open."""
         sink = self._sink
-        gone, kept = applied(sink, batch)
-        self._prepare(batch.drop_columns([CHANGE]) if is_changelog(batch.schema) else batch)
+        changes = is_changelog(batch.schema)
+        self._prepare(batch.drop_columns([CHANGE]) if changes else batch)
+        if changes:
+            gone, kept, moved = effects_of(batch, sink.key)
+            self._many(deleted(sink, self._dialect), gone)
+            if rest := [name for name in moved.schema.names if name not in sink.key]:
+                self._many(updated(sink, rest, self._dialect), moved.select([*rest, *sink.key]))
+            self._many(inserted(sink, kept.schema, self._dialect), kept)
+            return
         if sink.overwrite:
             self._execute(f"DELETE FROM {self._dialect.quoted(sink.table)}")
-        self._many(deleted(sink, self._dialect), gone)
-        self._many(inserted(sink, kept.schema, self._dialect), kept)
+        self._many(inserted(sink, batch.schema, self._dialect), batch)
 
     def _prepare(self, batch: pa.RecordBatch) -> None:
         """Make the table if there is none. Raises SinkError if these rows cannot go into the one that is there."""
@@ -312,21 +318,19 @@ def make_epochs(connection: Any, dialect: Dialect) -> None:
                 raise
 
 
-def applied(sink: TableSink, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """(keys whose rows must go, rows that come) in an epoch. Of a changelog, the last change of each key counts."""
-    keys = batch.select(list(sink.key))
-    if not is_changelog(batch.schema):
-        return keys.slice(0, 0), batch
-    values = zip(*(column.to_pylist() for column in keys.columns), strict=True)
-    last = np.array(sorted({repr(key): at for at, key in enumerate(values)}.values()), np.int64)
-    back = taken_back(batch)[last]
-    return keys.take(pa.array(last[back])), batch.drop_columns([CHANGE]).take(pa.array(last[~back]))
-
-
 def deleted(sink: TableSink, dialect: Dialect) -> str:
     """DELETE of the row with a key."""
-    same = " AND ".join(f"{dialect.quoted(name)} = {dialect.placeholder}" for name in sink.key)
-    return f"DELETE FROM {dialect.quoted(sink.table)} WHERE {same}"
+    return f"DELETE FROM {dialect.quoted(sink.table)} WHERE {same_key(sink, dialect)}"
+
+
+def updated(sink: TableSink, rest: Sequence[str], dialect: Dialect) -> str:
+    """UPDATE of the row with a key, if there is one. rest: its other columns, whose values come first."""
+    news = ", ".join(f"{dialect.quoted(name)} = {dialect.placeholder}" for name in rest)
+    return f"UPDATE {dialect.quoted(sink.table)} SET {news} WHERE {same_key(sink, dialect)}"
+
+
+def same_key(sink: TableSink, dialect: Dialect) -> str:
+    return " AND ".join(f"{dialect.quoted(name)} = {dialect.placeholder}" for name in sink.key)
 
 
 def created(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
