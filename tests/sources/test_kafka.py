@@ -103,6 +103,34 @@ def test_a_reader_goes_on_behind_an_offset_over_gaps(broker: KafkaBroker, topic:
         assert seen == whole["v"].to_pylist()[kept:]
 
 
+def test_an_end_behind_a_gap_is_the_end_though_the_topic_goes_on(broker: KafkaBroker, topic: Topic) -> None:
+    """Goal: what is written behind the end is not read to its own end, which may never come. Method: the offset before the end is a
+    transaction's, and there are messages behind it."""
+    name = topic(rows(*range(4)), transactional=True)
+    made = source(broker, name)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address})
+    for value in rows(*range(100, 1100)):
+        producer.produce(name, value, partition=0)
+    producer.flush()
+    reader = made.open(0, 1)
+    consumer, given, seen = reader._open(), list[Any](), list[int]()
+
+    class Counting:
+        def consume(self, num_messages: int, timeout: float) -> list[Any]:
+            given.extend(got := consumer.consume(num_messages=num_messages, timeout=timeout))
+            return got
+
+        def close(self) -> None:
+            consumer.close()
+
+    reader._consumer = Counting()
+    while not reader.ended:
+        batch = reader.read(0, 1)
+        seen += batch.column(1).to_pylist() if batch is not None else []
+    assert seen == [0, 1, 3]
+    assert [message.offset() for message in given if message.offset() >= made.ends[0][1]] == [made.ends[0][1]]
+
+
 @pytest.mark.conformance
 def test_other_formats(broker: KafkaBroker, topic: Topic) -> None:
     name = topic([b"a,1", b'"b, c",2', None])

@@ -118,23 +118,23 @@ class KafkaReader(Reader):
         for at, message in enumerate(given):
             if message.error() is not None or (self._at.beyond is not None and message.partition() == self._at.beyond):
                 self._heed(message)
+            elif self._end is not None and message.offset() >= self._end:
+                self._next = self._end  # Offsets before it that have not come have no message. The topic's own end may never come.
             elif self._before_us is not None and message.timestamp()[1] * 1000 < self._before_us:
                 self._next = message.offset() + 1  # A region that was started earlier has not been told of it, and one later not either.
             elif self._pulsed and is_pulse(message):
                 if messages:
                     self._held = given[at:]  # Rows before it are as old as they are.
                     break
-                if self._end is None or message.offset() < self._end:
-                    self._pulses.append(message.timestamp()[1] * 1000)
-                    self._next, self._before_us = message.offset() + 1, None
-            elif self._end is None or message.offset() < self._end:
+                self._pulses.append(message.timestamp()[1] * 1000)
+                self._next, self._before_us = message.offset() + 1, None
+            else:
                 self._before_us = None
                 messages.append(message)
         if messages:
-            self._next = messages[-1].offset() + 1
+            self._next = max(self._next, messages[-1].offset() + 1)
         self.next_place = self._next
-        # Behind the last messages there may be offsets without one: then the end of the partition is the end.
-        self.ended = self.ended or (self._end is not None and self._next >= self._end)
+        self.ended = self._end is not None and self._next >= self._end
         try:
             batch = self._rows(messages) if messages else None
             self._away_us, self.wake_us = None, None
@@ -197,7 +197,8 @@ class KafkaReader(Reader):
                 f"{self._at.beyond}; start this dataflow with a greater spare=, at a location of its own"
             )
         if error.code() == kafka.KafkaError._PARTITION_EOF:
-            self.ended = self._end is not None and message.offset() >= self._end
+            if self._end is not None and message.offset() >= self._end:
+                self._next = self._end  # Behind the last messages there were offsets without one.
         elif not error.retriable() and error.code() not in (kafka.KafkaError._ALL_BROKERS_DOWN, kafka.KafkaError._TRANSPORT):
             raise SourceError(f"{self._place}: {problem(error)}")
 
