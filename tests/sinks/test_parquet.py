@@ -391,6 +391,16 @@ def test_a_step_without_a_run_is_refused(tmp_path: Path) -> None:
         Pair(tmp_path, run="a/b").epoch(1, 1.0)
 
 
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_of_a_zone_are_partition_columns_as_others(tmp_path: Path, zone: str | None) -> None:
+    """Goal: `read_committed` has the values that the folders stand for, of every type that is let in."""
+    sink = sinks.parquet(str(tmp_path), partition_by="at")
+    batch = pa.record_batch({"at": pa.array([1_500_000, -1, None], pa.timestamp("us", zone)), "v": [1, 2, 3]})
+    sink.prepare("r1", batch.schema)
+    sink.open("r1").write(1, batch)
+    assert sink.read().sort_by("v").select(["at", "v"]).equals(pa.Table.from_batches([batch]))
+
+
 def test_partition_columns_are_folders_and_a_commit_is_whole_after_a_death_between_them(tmp_path: Path) -> None:
     """Goal: all rows once, in the folders that other readers know. Method: the store dies when the first of two folders has its file; then
     another replica does the same again."""

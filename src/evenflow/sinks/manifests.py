@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
@@ -174,9 +175,17 @@ def with_values(table: pa.Table, detail: str) -> pa.Table:
     """The table with the partition columns, which its file does not have."""
     said = json.loads(detail) if detail else {"types": [], "values": {}}
     for name, type_ in said["types"]:
-        value = pa.scalar(said["values"][name], pa.string()).cast(type_from_text(type_))
+        value = value_from(said["values"][name], type_from_text(type_))
         table = table.append_column(pa.field(name, value.type), pa.repeat(value, table.num_rows))
     return table
+
+
+def value_from(text: str | None, type_: pa.DataType) -> pa.Scalar:
+    """What `evenflow.sinks.places.value_text` has made a text of. Of a time with a zone it is the time in UTC."""
+    said = pa.scalar(text, pa.string())
+    if pa.types.is_timestamp(type_) and type_.tz is not None:
+        return pc.assume_timezone(said.cast(pa.timestamp(type_.unit)), "UTC").cast(type_)
+    return said.cast(type_)
 
 
 def check_joined(store: FileStore, parts: Sequence[StagedFile], file: str, data: bytes) -> None:
