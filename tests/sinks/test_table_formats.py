@@ -24,6 +24,7 @@ from evenflow.sinks.delta import statistics
 from evenflow.sinks.iceberg import run_property
 from evenflow.sinks.places import place_of, split_by, value_text
 from evenflow.sinks.table_files import TableFiles
+from evenflow.store.patience import Patience
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK
 
 SCHEMA = pa.schema([("key", pa.int64()), ("day", pa.string()), ("ts", pa.timestamp("us"))])
@@ -309,12 +310,25 @@ def test_statistics_never_say_less_than_there_is() -> None:
             "long": ["x" * 40, "a"],
             "late": [late, late],
             "f": [float("nan"), 1.0],
+            "later": pa.array([10**18, 0], pa.timestamp("us")),  # Beyond the years of Python's times.
+            "last": pa.array([0, 2**31 - 1], pa.date32()),
         }
     )
     assert statistics(table) == {
         "numRecords": 2, "minValues": {"t": "2020-01-01T00:00:00.001"}, "maxValues": {"t": "2020-01-01T00:00:00.002"},
-        "nullCount": {"t": 1, "long": 0, "late": 0},
+        "nullCount": {"t": 1, "long": 0, "late": 0, "later": 0, "last": 0},
     }  # fmt: skip
+
+
+def test_delta_takes_times_beyond_the_years_of_python(tmp_path: Path) -> None:
+    schema = pa.schema([("ts", pa.timestamp("us")), ("day", pa.date32())])
+    batch = pa.record_batch([pa.array([10**18, 0], pa.timestamp("us")), pa.array([4_000_000, 0], pa.date32())], schema=schema)
+    sink = sinks.delta(str(tmp_path / "table"))
+    sink.prepare("r1", schema)
+    files = sink.target.files("r1", Patience("table", 0, 1), ())
+    files.prepare()
+    files.commit(1, files.stage_parts(1, 0, pa.Table.from_batches([batch])))
+    assert sink.read().equals(pa.Table.from_batches([batch]))
 
 
 def test_iceberg_by_days_and_the_kinds_of_partition_that_nobody_writes(tmp_path: Path) -> None:

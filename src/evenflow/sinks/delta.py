@@ -116,7 +116,10 @@ def statistics(table: pa.Table) -> dict[str, Any]:
         if said is None:
             continue
         nulls[name] = column.null_count
-        found = pc.min_max(column).as_py()
+        try:
+            found = pc.min_max(column).as_py()
+        except (OverflowError, ValueError):  # Times beyond Python's, of which the log need not say anything.
+            continue
         if found["min"] is None or found["min"] != found["min"]:
             continue
         low, high = said(found["min"], False), said(found["max"], True)
