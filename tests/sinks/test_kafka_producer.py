@@ -1,7 +1,11 @@
-"""Settings of a producer of transactions."""
+"""Messages of a Kafka sink and settings of its producer, without a broker."""
 
 from __future__ import annotations
 
+import pytest
+
+import evenflow as ef
+from evenflow.errors import TypeMismatch
 from evenflow.sinks.kafka import producing
 
 
@@ -11,3 +15,12 @@ def test_a_broker_that_is_not_done_with_the_last_transaction_is_asked_again_soon
     assert int(made["retry.backoff.ms"]) <= 10 and made["transactional.id"] == "evenflow-run-out"
     assert producing({"retry.backoff.ms": "100"}, "x")["retry.backoff.ms"] == "100", "who says it has it"
     assert producing({"transactional.id": "mine"}, "x")["transactional.id"] == "x", "by which regions fence each other"
+
+
+@pytest.mark.parametrize("type_", ["interval day to second", "array<struct<a: interval hour>>", "map<string, interval day>"])
+def test_intervals_are_refused_before_a_row_is_read(type_: str) -> None:
+    flow = ef.Dataflow("f")
+    rows = flow.source(ef.sources.memory([], schema=f"k string, took {type_}"))
+    with pytest.raises(TypeMismatch, match="'took' is .*interval.* no form in JSON; select its seconds"):
+        rows.to(ef.sinks.kafka("b:9092", "t"))
+    rows.select("k", "cast(cast(interval '90' second as interval second) as bigint) as seconds").to(ef.sinks.kafka("b:9092", "t"))

@@ -25,6 +25,7 @@ from evenflow.sources.description import LATER
 from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cluster_settings, problem
 from evenflow.stream.declared import Declared, May
 from evenflow.stream.ids import generation_of, run_of
+from evenflow.stream.schema import type_name
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
@@ -321,6 +322,12 @@ class KafkaSink(Declared, Sink):
         needed = "value" if self.format == "raw" else self.key
         if needed is not None and needed not in schema.names:
             raise UnknownColumn(f"kafka sink {self.topic}: there is no column {needed!r}; the columns are {', '.join(schema.names)}")
+        for column in schema if self.format == "json" else ():
+            if column.name != self.headers and _has_interval(column.type):
+                raise TypeMismatch(
+                    f"kafka sink {self.topic}: {column.name!r} is {type_name(column.type)}, and intervals have no form in JSON; select its "
+                    "seconds, such as cast(cast(took as interval second) as bigint) as seconds"
+                )
         if self.headers is None:
             return
         if self.headers not in schema.names:
@@ -362,6 +369,12 @@ class KafkaSink(Declared, Sink):
 def _bytes(value: Any) -> bytes | None:
     """A key, or a value of format raw."""
     return value if value is None or isinstance(value, bytes) else str(value).encode()
+
+
+def _has_interval(type_: pa.DataType) -> bool:
+    if pa.types.is_nested(type_):
+        return any(_has_interval(type_.field(at).type) for at in range(type_.num_fields))
+    return bool(pa.types.is_duration(type_))
 
 
 def _has_headers(type_: pa.DataType) -> bool:
