@@ -75,6 +75,8 @@ def test_the_console_shows_the_first_rows(capsys: pytest.CaptureFixture[str]) ->
     assert shown.out == ""
     assert shown.err == "epoch 4: 3 rows\na     text\n1     x\nnull  y\n... 1 more\n"
     assert table_text(1, BATCH.slice(0, 1), 9).splitlines() == ["epoch 1: 1 rows", "a  text", "1  x"]
+    far = pa.record_batch({"at": pa.array([10**18, 0], pa.timestamp("us"))})
+    assert table_text(1, far, 9).splitlines()[2:] == ["+33658-09-27T01:46:40", "1970-01-01 00:00:00"]
 
 
 def test_wrong_numbers_are_refused_when_built() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from evenflow.query.user.aggregator import Aggregator, pack, unpack
 from evenflow.stream.schema import parse_type
-from evenflow.stream.values import NOT_OF_TYPE, array_of, plain_values
+from evenflow.stream.values import NOT_OF_TYPE, array_of, plain_values, shown_values
 
 NAN = math.nan
 FAR = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-5)))
@@ -72,3 +72,18 @@ class Mean(Aggregator):
 def test_nan_is_a_state() -> None:
     kept = pack(Mean(), {"n": 3, "mean": NAN})
     assert kept["n"] == 3 and math.isnan(unpack(Mean(), kept)["mean"])
+
+
+def test_times_beyond_the_years_of_python_are_shown_as_texts() -> None:
+    far = 10**18 + 1_500_000
+    for type_, values, shown in (
+        ("timestamp", [far, 0, None], ["+33658-09-27T01:46:41.500000", datetime(1970, 1, 1), None]),
+        ("timestamp_ltz", [10**18, 0, None], ["+33658-09-27T01:46:40Z", datetime(1970, 1, 1, tzinfo=UTC), None]),
+        ("timestamp", [-(10**17), None, None], ["-1199-02-15T14:13:20", None, None]),
+        ("date", [4_000_000, 0, None], ["+12921-08-18", date(1970, 1, 1), None]),
+    ):
+        one = parse_type(type_)
+        assert shown_values(pa.array(values, one)) == shown
+        rows = [{"l": [value], "m": [("k", value)], "t": 1} for value in values]
+        nested = pa.array(rows, pa.struct([("l", pa.list_(one)), ("m", pa.map_(pa.string(), one)), ("t", pa.duration("us"))]))
+        assert shown_values(nested) == [{"l": [value], "m": [("k", value)], "t": timedelta(microseconds=1)} for value in shown]

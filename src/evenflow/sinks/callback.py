@@ -12,6 +12,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.sinks.sink import PATIENCE, Sink, Where, Writer
 from evenflow.stream.declared import Declared, May, a, whole
+from evenflow.stream.values import shown_values
 from evenflow.stream.visible import visible
 
 FUNCTION: Final = a("a function of an epoch's number and its rows", callable)
@@ -62,9 +63,9 @@ class ConsoleWriter(Writer):
 
 def table_text(epoch: int, batch: pa.RecordBatch, limit: int) -> str:
     """The first `limit` rows as aligned text below a line with the epoch. No value steers the terminal: see `visible`."""
-    shown = batch.slice(0, limit).to_pylist()
-    names = batch.schema.names
-    cells = [[visible(name) for name in names], *([("null" if row[n] is None else visible(str(row[n]))) for n in names] for row in shown)]
+    names, columns = batch.schema.names, [shown_values(column) for column in batch.slice(0, limit).columns]
+    cells = [["null" if value is None else visible(str(value)) for value in row] for row in zip(*columns, strict=True)]
+    cells = [[visible(name) for name in names], *cells]
     widths = [max(len(line[c]) for line in cells) for c in range(len(names))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     rest = [f"... {batch.num_rows - limit} more"] if batch.num_rows > limit else []

@@ -26,6 +26,7 @@ from evenflow.sources.kafka_client import SETTINGS, check_no_secrets, client, cl
 from evenflow.stream.declared import Declared, May
 from evenflow.stream.ids import generation_of, run_of
 from evenflow.stream.schema import type_name
+from evenflow.stream.values import shown_values
 
 TIMEOUT_S: Final = 15.0
 FULL_WAIT_S: Final = 0.05
@@ -342,14 +343,16 @@ class KafkaSink(Declared, Sink):
         """(key, value) of every row. Raises UnknownColumn, TypeMismatch."""
         self.check(batch.schema)
         keyed = self.key or ("key" if self.format == "raw" and "key" in batch.schema.names else None)
-        keys = [None] * batch.num_rows if keyed is None else map(_bytes, batch.column(keyed).to_pylist())
+        keys = [None] * batch.num_rows if keyed is None else map(_bytes, shown_values(batch.column(keyed)))
         values: Iterable[bytes | None]
+        given: Iterable[tuple[Any, ...]]
         if self.format == "raw":
             values = map(_bytes, batch.column("value").to_pylist())
         else:
             shown = batch if self.headers is None else batch.drop_columns([self.headers])
-            kinds = {column.name: column.type for column in shown.schema}
-            rows = ({name: _in_json(value, kinds[name]) for name, value in row.items()} for row in shown.to_pylist())
+            columns = [[_in_json(value, column.type) for value in shown_values(column)] for column in shown.columns]
+            given = zip(*columns, strict=True) if columns else [()] * batch.num_rows
+            rows = (dict(zip(shown.schema.names, row, strict=True)) for row in given)
             values = (json.dumps(row, default=_plain, separators=(",", ":")).encode() for row in rows)
         return zip(keys, values, strict=True)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
 from functools import lru_cache, partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 NOT_OF_TYPE: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
@@ -54,6 +56,36 @@ def plain_values(array: pa.Array) -> list[Any]:
     plain = _without_times(array.type)
     values: list[Any] = (array if plain == array.type else array.cast(plain)).to_pylist()
     return values
+
+
+def shown_values(array: pa.Array) -> list[Any]:
+    """The Python values of an array for texts of them. Times beyond the years 1 to 9999 are texts already, in the form of ISO 8601 for such
+    years: +33658-09-27T01:46:40."""
+    try:
+        values: list[Any] = array.to_pylist()
+    except (OverflowError, ValueError):
+        values = [_shown(value, array.type) for value in plain_values(array)]
+    return values
+
+
+def _shown(value: Any, type_: pa.DataType) -> Any:
+    """A value of `plain_values` with its times."""
+    if value is None:
+        return None
+    if pa.types.is_list(type_):
+        return [_shown(each, type_.value_type) for each in value]
+    if pa.types.is_map(type_):
+        return [(_shown(key, type_.key_type), _shown(item, type_.item_type)) for key, item in value]
+    if pa.types.is_struct(type_):
+        return {field.name: _shown(value[field.name], field.type) for field in type_}
+    if not pa.types.is_timestamp(type_) and not pa.types.is_date32(type_):
+        return pa.scalar(value, type_).as_py() if pa.types.is_temporal(type_) else value
+    zoned = getattr(type_, "tz", None) is not None
+    time = np.datetime64(value, "D" if pa.types.is_date32(type_) else type_.unit)
+    made = time.item()
+    if not isinstance(made, int):
+        return made.replace(tzinfo=UTC) if zoned else made
+    return f"{'' if value < 0 else '+'}{str(time).removesuffix('.000000')}{'Z' if zoned else ''}"
 
 
 def _without_times(type_: pa.DataType) -> pa.DataType:
