@@ -15,8 +15,9 @@ import pyarrow as pa
 import pytest
 
 from evenflow.errors import SourceError
+from evenflow.stream.schema import parse_type
 from evenflow.world.spark.bridge import stream_source
-from evenflow.world.spark.bridge.stream_source import Place, commit, newest, present_replicas, rows, tell_where
+from evenflow.world.spark.bridge.stream_source import Place, commit, newest, present_replicas, rows, spark_type, tell_where
 from evenflow.world.spark.executor import guests
 from evenflow.world.spark.executor.guests import Guests
 from evenflow.world.spark.executor.held import HeldEpoch, HeldEpochs
@@ -370,3 +371,20 @@ def test_the_coordinator_tells_where_the_replicas_are(pair: Scene) -> None:
         assert connection.hear() == {"replicas": []}
     pair.kill(0)
     assert stream_source.where(pair.place) == pair.addresses[1:]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        ("timestamp", "timestamp_ntz"),
+        ("array<timestamp>", "array<timestamp_ntz>"),
+        ("map<timestamp, timestamp_ltz>", "map<timestamp_ntz, timestamp_ltz>"),
+        ("struct<timestamp: bigint, at: timestamp>", "struct<timestamp: bigint, at: timestamp_ntz>"),
+        (
+            "array<struct<`a timestamp: of`: struct<timestamp: timestamp>>>",
+            "array<struct<`a timestamp: of`: struct<timestamp: timestamp_ntz>>>",
+        ),
+    ],
+)
+def test_fields_keep_their_names_whatever_types_are_called(ours: str, theirs: str) -> None:
+    assert spark_type(parse_type(ours)) == theirs

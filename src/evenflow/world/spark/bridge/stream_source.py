@@ -50,6 +50,9 @@ SILENCE_S: Final = 3.0
 COMMIT_S: Final = 5.0
 """How long the last commit is said again to a site that has not heard it and is not known to be dead."""
 
+NAME_OR_TIME: Final = re.compile(r"`(?:[^`]|``)*`:|\w+:|\btimestamp\b")
+"""A field's name, which may be that of a type, or a timestamp."""
+
 Address = tuple[str, int]
 
 
@@ -99,7 +102,7 @@ def read_stream(spark: SparkSession, outlook: Outlook) -> DataFrame:
 
 def spark_type(type_: pa.DataType) -> str:
     """Spark's name of a column's type; a timestamp without a zone is `timestamp_ntz` there."""
-    return re.sub(r"\btimestamp\b", "timestamp_ntz", type_name(type_))
+    return NAME_OR_TIME.sub(lambda found: "timestamp_ntz" if found[0] == "timestamp" else found[0], type_name(type_))
 
 
 def data_source(source_name: str, ddl: str, run: str, replicas: tuple[Address, ...], newest: Any, commit: Any, fetch: Any) -> Any:
