@@ -166,3 +166,17 @@ def test_other_databases_get_pythons_own_values_and_have_types_of_their_own() ->
     assert [column_type(f.type, POSTGRES) for f in EVERY_TYPE.schema] == [
         "BOOLEAN", "BIGINT", "DOUBLE PRECISION", "TEXT", "BYTEA", "DATE", "TIMESTAMP", "NUMERIC(10, 2)", "BIGINT[]",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["1e-999999999", "1E+999999999", Decimal("1e-999999999"), "NaN", "no number"])
+def test_a_decimal_that_arrow_must_not_be_given_is_an_error(database: str, value: Any) -> None:
+    """Arrow ends the process of some of these."""
+    schema = pa.schema([("x", pa.decimal128(10, 2))])
+    with pytest.raises(pa.ArrowInvalid, match="'x'"):
+        batch_of([("1.50",), (value,)], schema)
+    assert batch_of([("1.50",), (Decimal("1E1"),), (2,), (None,)], schema)["x"].to_pylist() == [Decimal("1.50"), 10, 2, None]
+    if isinstance(value, str):
+        with sqlite3.connect(database) as connection:
+            connection.execute("UPDATE items SET other = ?", [value])
+        with pytest.raises(SourceError, match="rows up to id = 3 are not"):
+            sources.table(database, "items", "id bigint, other decimal(10,2)", "id").open(0, 1).read(0, 9)

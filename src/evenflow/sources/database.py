@@ -11,11 +11,13 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Final
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.sources.decimals import check_decimals
 from evenflow.sources.extras import extra
 from evenflow.stream.declared import either, function, path
 
@@ -168,15 +170,20 @@ def _plain(value: Any) -> Any:
 def batch_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
     """Rows of a result as columns of these types. Raises ArrowInvalid or ArrowTypeError for a value that is not of its column's type."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
-    arrays = [_column(list(values), field.type) for values, field in zip(columns, schema, strict=True)]
+    arrays = [_column(list(values), field) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _column(values: list[Any], type_: pa.DataType) -> pa.Array:
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    type_ = field.type
     if pa.types.is_list(type_):
         return pa.array([json.loads(v) if isinstance(v, str) else v for v in values], type_)
     if pa.types.is_boolean(type_):
         return pa.array([None if v is None else bool(v) for v in values], type_)
+    if pa.types.is_decimal(type_):
+        check_decimals(field.name, values, type_)
     if any(isinstance(v, str) for v in values) and not pa.types.is_string(type_):
+        if pa.types.is_decimal(type_):
+            return pa.array([Decimal(v) if isinstance(v, str) else v for v in values], type_)
         return pa.array(values, pa.string()).cast(type_)
     return pa.array(values, type_)
