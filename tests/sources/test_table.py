@@ -180,3 +180,11 @@ def test_a_decimal_that_arrow_must_not_be_given_is_an_error(database: str, value
             connection.execute("UPDATE items SET other = ?", [value])
         with pytest.raises(SourceError, match="rows up to id = 3 are not"):
             sources.table(database, "items", "id bigint, other decimal(10,2)", "id").open(0, 1).read(0, 9)
+
+
+def test_texts_of_truth_are_what_they_say() -> None:
+    schema = pa.schema([("x", pa.bool_())])
+    given = [("false",), ("True",), ("0",), ("1",), (0,), (2,), (True,), (None,)]
+    assert batch_of(given, schema)["x"].to_pylist() == [False, True, False, True, False, True, True, None]
+    with pytest.raises(pa.ArrowInvalid, match="'x'.*perhaps"):
+        batch_of([("perhaps",)], schema)

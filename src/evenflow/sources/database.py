@@ -179,7 +179,7 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
     if pa.types.is_list(type_):
         return pa.array([json.loads(v) if isinstance(v, str) else v for v in values], type_)
     if pa.types.is_boolean(type_):
-        return pa.array([None if v is None else bool(v) for v in values], type_)
+        return pa.array([_truth(v, field.name) if isinstance(v, str) else None if v is None else bool(v) for v in values], type_)
     if pa.types.is_decimal(type_):
         check_decimals(field.name, values, type_)
     if any(isinstance(v, str) for v in values) and not pa.types.is_string(type_):
@@ -187,3 +187,11 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
             return pa.array([Decimal(v) if isinstance(v, str) else v for v in values], type_)
         return pa.array(values, pa.string()).cast(type_)
     return pa.array(values, type_)
+
+
+def _truth(text: str, column: str) -> bool:
+    """What a text says, as Arrow casts it. Raises ArrowInvalid."""
+    try:
+        return bool(pa.scalar(text).cast(pa.bool_()).as_py())
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"column {column!r}: {error}") from error
