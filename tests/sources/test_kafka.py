@@ -274,6 +274,27 @@ def test_messages_that_the_broker_has_deleted_are_an_error(broker: KafkaBroker, 
 
 
 @pytest.mark.conformance
+def test_a_restart_goes_on_though_where_it_once_began_is_deleted(broker: KafkaBroker, topic: Topic) -> None:
+    """Goal: a program with offsets is started again, long after its topic has forgotten them. Method: as a driver takes it up."""
+    name, offsets = topic(rows(*range(10))), {"starting": {0: 2}, "ending": {0: 9}}
+    source(broker, name, **offsets)
+    place = confluent_kafka.TopicPartition(name, 0, 5)
+    admin = AdminClient({"bootstrap.servers": broker.address})
+    admin.delete_records([place])[place].result()
+    again = source(broker, name, **offsets)
+    assert again.starts == ((0, 2),)
+    reader = again.open(0, 1)
+    reader.skip(6)
+    seen = list[int]()
+    while not reader.ended:
+        batch = reader.read(0, 5)
+        seen += batch.column(1).to_pylist() if batch is not None else []
+    assert seen == [6, 7, 8]
+    with pytest.raises(SourceError, match="from offset 2: .*has deleted the messages"):
+        read_all(again)
+
+
+@pytest.mark.conformance
 def test_what_cannot_be_read_is_refused_at_once(broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceError, match="no topic 'nowhere'"):
         ef.sources.kafka(broker.address, "nowhere")
