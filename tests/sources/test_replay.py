@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
+import evenflow as ef
 from evenflow import sources
 from evenflow.errors import OptionError, SchemaChanged, SourceError, TypeMismatch, UnknownColumn
 
@@ -130,6 +131,21 @@ def test_types_are_brought_to_those_of_evenflow(tmp_path: Path) -> None:
     assert [str(t) for t in read.schema.types] == ["timestamp[us]", "timestamp[us, tz=UTC]", "string", "string", "int64"]
     assert read["ts"].cast(pa.int64()).to_pylist() == [1_234_567]
     assert read["u"].to_pylist() == [2**32 - 1]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_times_of_any_zone_are_those_of_utc(tmp_path: Path, ending: str) -> None:
+    """Goal: files that others have written in their zone are read: the moments are the same, and Evenflow has one type for them."""
+    berlin = pa.timestamp("ns", "Europe/Berlin")
+    at = pa.array([0, -1_000, None], berlin)
+    table = pa.table({"at": at, "inside": pa.array([{"l": [0]}, None, {"l": None}], pa.struct([("l", pa.list_(berlin))]))})
+    source = sources.replay(str(write(tmp_path / f"rows.{ending}", table)), speed=None)
+    ef.Dataflow("f").source(source)
+    read = read_all(source)
+    assert read.schema.field("at").type == pa.timestamp("us", "UTC") and read["at"].cast(pa.int64()).to_pylist() == [0, -1, None]
+    assert read["inside"].to_pylist() == [{"l": [datetime(1970, 1, 1, tzinfo=UTC)]}, None, {"l": None}]
+    declared = sources.replay(source.files[0], speed=None, schema="at timestamp_ltz, inside struct<l: array<timestamp_ltz>>")
+    assert read_all(declared).equals(read)
 
 
 LATE_S = 2**63 // 1_000_000 + 1

@@ -84,7 +84,7 @@ def format_of(file: str) -> Format:
 def plain_type(type_: pa.DataType) -> pa.DataType:
     """The type that a column of this type has inside Evenflow."""
     if pa.types.is_timestamp(type_):
-        return pa.timestamp("us", type_.tz)
+        return pa.timestamp("us", type_.tz and "UTC")  # A zone is how a moment is shown.
     if pa.types.is_dictionary(type_):
         return plain_type(type_.value_type)
     if pa.types.is_large_string(type_) or type_ == pa.string_view():
