@@ -104,6 +104,20 @@ def test_with_a_key_the_newest_row_is_the_result(url: str) -> None:
     assert stored(url, "50 % of") == [(1, "c"), (2, "d")]
 
 
+def test_a_schema_stands_before_the_table(url: str) -> None:
+    """Goal: the rows are where everybody else looks for them. A table of the name "Sales.50 % of" was made elsewhere."""
+    ask(url, 'CREATE SCHEMA IF NOT EXISTS "Sales"')
+    ask(url, 'DROP TABLE IF EXISTS "Sales"."50 % of"')
+    for run in ("run", "again"):
+        writer = sinks.table(url, "Sales.50 % of", "k").open(run)
+        writer.write(1, batch((1, "a"), (2, run)))
+        writer.close()
+    assert ask(url, 'SELECT * FROM "Sales"."50 % of" ORDER BY 1') == [(1, "a"), (2, "again")]
+    reader = sources.table(url, "Sales.50 % of", "k bigint", "k", follow=False).open(0, 1)
+    assert (found := reader.read(0, 9)) is not None and found["k"].to_pylist() == [1, 2]
+    reader.close()
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_writer_is_killed_around_its_commit(url: str, moment: str) -> None:
     """The process that writes ends by SIGKILL, before or after the second epoch's commit; its successor writes that epoch again."""

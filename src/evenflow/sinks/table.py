@@ -205,7 +205,7 @@ class TableWriter(Writer):
             self._many(inserted(sink, kept.schema, self._dialect), kept)
             return
         if sink.overwrite:
-            self._execute(f"DELETE FROM {self._dialect.quoted(sink.table)}")
+            self._execute(f"DELETE FROM {self._dialect.named(sink.table)}")
         self._many(inserted(sink, batch.schema, self._dialect), batch)
 
     def _prepare(self, batch: pa.RecordBatch) -> None:
@@ -217,7 +217,7 @@ class TableWriter(Writer):
         if self._known:
             return
         self._execute(created(self._sink, batch.schema, self._dialect))
-        there = [column[0] for column in self._execute(f"SELECT * FROM {self._dialect.quoted(self._sink.table)} WHERE 1 = 0").description]
+        there = [column[0] for column in self._execute(f"SELECT * FROM {self._dialect.named(self._sink.table)} WHERE 1 = 0").description]
         missing = [name for name in batch.schema.names if name not in there]
         if missing:
             raise SinkError(
@@ -320,13 +320,13 @@ def make_epochs(connection: Any, dialect: Dialect) -> None:
 
 def deleted(sink: TableSink, dialect: Dialect) -> str:
     """DELETE of the row with a key."""
-    return f"DELETE FROM {dialect.quoted(sink.table)} WHERE {same_key(sink, dialect)}"
+    return f"DELETE FROM {dialect.named(sink.table)} WHERE {same_key(sink, dialect)}"
 
 
 def updated(sink: TableSink, rest: Sequence[str], dialect: Dialect) -> str:
     """UPDATE of the row with a key, if there is one. rest: its other columns, whose values come first."""
     news = ", ".join(f"{dialect.quoted(name)} = {dialect.placeholder}" for name in rest)
-    return f"UPDATE {dialect.quoted(sink.table)} SET {news} WHERE {same_key(sink, dialect)}"
+    return f"UPDATE {dialect.named(sink.table)} SET {news} WHERE {same_key(sink, dialect)}"
 
 
 def same_key(sink: TableSink, dialect: Dialect) -> str:
@@ -337,13 +337,13 @@ def created(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
     """CREATE TABLE, if there is none yet."""
     columns = [f"{dialect.quoted(column.name)} {column_type(column.type, dialect)}" for column in schema]
     key = [f"PRIMARY KEY ({dialect.listed(sink.key)})"] if sink.key else []
-    return f"CREATE TABLE IF NOT EXISTS {dialect.quoted(sink.table)} ({', '.join([*columns, *key])})"
+    return f"CREATE TABLE IF NOT EXISTS {dialect.named(sink.table)} ({', '.join([*columns, *key])})"
 
 
 def inserted(sink: TableSink, schema: pa.Schema, dialect: Dialect) -> str:
     """INSERT of one row; a row with a key that is there takes its place."""
     values = ", ".join([dialect.placeholder] * len(schema))
-    statement = f"INSERT INTO {dialect.quoted(sink.table)} ({dialect.listed(schema.names)}) VALUES ({values})"
+    statement = f"INSERT INTO {dialect.named(sink.table)} ({dialect.listed(schema.names)}) VALUES ({values})"
     if not sink.key:
         return statement
     rest = [name for name in schema.names if name not in sink.key]

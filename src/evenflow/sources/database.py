@@ -50,6 +50,10 @@ class Dialect:
         doubled = name.replace('"', '""')
         return f'"{doubled.replace("%", "%%") if self.placeholder == "%s" else doubled}"'
 
+    def named(self, table: str) -> str:
+        """A table that a user has named: a schema may stand before it, schema.table, but in SQLite, which has none."""
+        return self.quoted(table) if self.plain else ".".join(map(self.quoted, table.split(".")))
+
     def listed(self, names: Iterable[str]) -> str:
         return ", ".join(map(self.quoted, names))
 

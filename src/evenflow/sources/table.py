@@ -155,7 +155,7 @@ class TableReader(Reader):
         return self._ask(statement, () if self._last is None else (self._last,))
 
     def _names(self) -> tuple[str, str]:
-        return self._dialect.quoted(self._source.table), self._dialect.quoted(self._source.order_by)
+        return self._dialect.named(self._source.table), self._dialect.quoted(self._source.order_by)
 
     def _ask(self, statement: str, parameters: tuple[Any, ...]) -> list[Any]:
         cursor = self._connection.cursor()
