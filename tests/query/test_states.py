@@ -9,9 +9,12 @@ import datetime
 import decimal
 import enum
 import fractions
+import io
 import os
 import pickle
 import pickletools
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -75,6 +78,44 @@ def test_a_state_comes_back_as_it_was(state: Any) -> None:
 def test_what_pythons_library_makes_is_kept(state: Any) -> None:
     again = from_bytes(to_bytes(state))
     assert again == state and type(again) is type(state)
+
+
+SETS = """
+from evenflow.query.user.states import *
+shared = {"b", None, "a", 3, (1, "x"), frozenset({"u", "v", None})}
+print(to_bytes((shared, {"c": frozenset("wxyz")}, [shared, set()])).hex())
+"""
+
+
+def test_a_set_is_the_same_bytes_in_every_process() -> None:
+    said = set()
+    for seed in ("1", "2", "3"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        said.add(subprocess.run([sys.executable, "-c", SETS], env=environment, capture_output=True, text=True, check=True).stdout)
+    (found,) = said
+    shared, others, (again, empty) = from_bytes(bytes.fromhex(found))
+    assert shared == {"b", None, "a", 3, (1, "x"), frozenset({"u", "v", None})} and again is shared
+    assert others == {"c": frozenset("wxyz")} and empty == set()
+
+
+def test_sets_that_come_and_go_are_told_apart() -> None:
+    """A class that makes its state anew each time it is asked."""
+
+    class Made:
+        def __init__(self, *values: Any) -> None:
+            self.values = values
+
+        def __reduce__(self) -> Any:
+            return list, ({*self.values},)
+
+    assert from_bytes(to_bytes([Made(n) for n in range(50)] + [{0}], [list])) == [[n] for n in range(50)] + [{0}]
+
+
+def test_a_set_in_itself_is_refused_when_it_is_written() -> None:
+    point = Point(1.0)
+    point.x = {point}  # type: ignore[assignment]
+    with pytest.raises(TypeMismatch, match="cannot be pickled"):
+        pack(Keeping(), point)
 
 
 def test_a_dict_with_a_default_has_it_still() -> None:
@@ -161,6 +202,7 @@ WAYS = {
     "instance": by_instance,
     "extension": by_extension,
     "by getattr": lambda where: b"\x80\x04cbuiltins\ngetattr\ncposix\nsystem\n\x85R.",
+    "by what reads sets": lambda where: b"O" + pickle.dumps([1, Runs(where)], 5),
     "by a path of names": lambda where: b"\x80\x04\x8c\x0edatetime.mkdir\x94\x8c\x05a.b.c\x94\x93.",
 }
 
@@ -219,6 +261,18 @@ def test_an_array_has_no_more_than_its_bytes(shape: tuple[int, ...]) -> None:
 def test_any_bytes_are_a_state_or_an_error_in_words(data: bytes) -> None:
     with contextlib.suppress(TypeMismatch):
         unpack(Boxed(), data)
+
+
+@pytest.mark.parametrize("pid", [None, 0, (0,), (0, False), (0, False, 3), (0, 1, [1]), (0, False, [[]]), ("a", True, [])])
+def test_a_set_that_somebody_else_has_made_is_one_or_an_error_in_words(pid: Any) -> None:
+    class Writer(pickle.Pickler):
+        def persistent_id(self, value: Any) -> Any:
+            return pid if value == "here" else None
+
+    written = io.BytesIO()
+    Writer(written, 5).dump(["here"])
+    with pytest.raises(TypeMismatch, match="Boxed: "):
+        unpack(Boxed(), b"O" + written.getvalue() if pid is not None else b"O")
 
 
 def test_a_pickle_without_the_bytes_that_are_looked_for_names_nothing() -> None:

@@ -3,6 +3,9 @@
 A state is kept in checkpoints and savepoints, at a place where others may write; reading a pickle that names `os.system` runs it. So what
 a state names is of a fixed list, or of what its aggregator says that it keeps, when it is written and when it is read. NumPy's arrays and
 numbers are written in a form of our own: what reads theirs was never meant for bytes that somebody else has made.
+
+Equal states that were made alike are equal bytes in every process, since replicas are compared by them. Only a set has its own order in
+each process, where texts have other hashes or None has another place; so its elements are written in one order, as a list.
 """
 
 from __future__ import annotations
@@ -27,6 +30,12 @@ _PROTOCOL: Final = 5
 """Pickle's: the same in every Python that Evenflow runs in."""
 _NAMED: Final = re.compile(rb"[\x82-\x84\x93\n]")
 """A pickle without any of these bytes names nothing: EXT1 to EXT4 and STACK_GLOBAL are among them, GLOBAL and INST end names with lines."""
+_SETS: Final = re.compile(rb"[\x8f\x91]\x94")
+"""A pickle without these has no set: EMPTY_SET or FROZENSET, each with MEMOIZE behind it."""
+_ORDERED: Final = b"O"
+"""In front of a pickle in which sets are lists. No other one begins with it."""
+_BY_VALUE: Final = frozenset({bytes, int, str})
+"""Types of which a set's elements are ordered as they are; others by their bytes."""
 _NUMBERS: Final = frozenset("biufcSUmM")
 """Kinds of NumPy's types that are values by themselves."""
 
@@ -73,15 +82,21 @@ class Unkept(Exception):
 def to_bytes(state: Any, more: Sequence[Named] = ()) -> bytes:
     """more: what may be named beside KEPT. Raises Unkept, and whatever a class of the user's raises when it is pickled."""
     data = pickle.dumps(state, _PROTOCOL)
-    if _NAMED.search(data) is None:
-        return data
+    if _SETS.search(data) is not None:
+        return _ORDERED + _written(_OrderedWriter, state, more)
+    return data if _NAMED.search(data) is None else _written(_Writer, state, more)
+
+
+def _written(writer: type[_Writer], state: Any, more: Sequence[Named]) -> bytes:
     written = io.BytesIO()
-    _Writer(written, more).dump(state)
+    writer(written, more).dump(state)
     return written.getvalue()
 
 
 def from_bytes(data: bytes, more: Sequence[Named] = ()) -> Any:
     """What `to_bytes` was given. Raises Unkept, whatever the bytes are, and what a class that is kept raises."""
+    if data[:1] == _ORDERED:
+        return _OrderedReader(io.BytesIO(memoryview(data)[1:]), more).load()
     if _NAMED.search(data) is None:
         return pickle.loads(data)
     return _Reader(io.BytesIO(data), more).load()
@@ -103,6 +118,35 @@ class _Writer(pickle.Pickler):
         return NotImplemented
 
 
+class _OrderedWriter(_Writer):
+    """Sets have no form of their own in what it writes: (number, whether it is frozen, elements), and (number,) where it comes again."""
+
+    def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
+        super().__init__(file, more)
+        self._sets: dict[int, tuple[int, Any]] = {}
+        """By id: a set's number, and the set, so that no other one has its id."""
+
+    def persistent_id(self, value: Any) -> Any:
+        kind = type(value)
+        if kind is not set and kind is not frozenset:
+            return None
+        if (found := self._sets.get(id(value))) is not None:
+            return (found[0],)
+        number = len(self._sets)
+        self._sets[id(value)] = number, value
+        return number, kind is frozenset, self._in_order(value)
+
+    def _in_order(self, values: Any) -> list[Any]:
+        groups: dict[type, list[Any]] = {}
+        for value in values:
+            groups.setdefault(type(value), []).append(value)
+        kinds = sorted(groups, key=_name_of) if len(groups) > 1 else groups
+        return [value for kind in kinds for value in sorted(groups[kind], key=None if kind in _BY_VALUE else self._bytes_of)]
+
+    def _bytes_of(self, value: Any) -> bytes:
+        return _written(_OrderedWriter, value, self._more)
+
+
 class _Reader(pickle.Unpickler):
     def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
         super().__init__(file)
@@ -115,6 +159,21 @@ class _Reader(pickle.Unpickler):
         if found is None:
             raise Unkept(f"{module}.{name}")
         return found
+
+
+class _OrderedReader(_Reader):
+    def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
+        super().__init__(file, more)
+        self._sets: dict[int, Any] = {}
+
+    def persistent_load(self, pid: Any) -> Any:
+        match pid:
+            case (int(number),) if number in self._sets:
+                return self._sets[number]
+            case (int(number), bool(frozen), list(elements)):
+                found = self._sets[number] = frozenset(elements) if frozen else set(elements)
+                return found
+        raise Unkept(f"a set that is written as {pid!r:.60}")
 
 
 def _name_of(value: Any) -> tuple[str, str]:
