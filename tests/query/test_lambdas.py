@@ -77,6 +77,8 @@ def test_an_error_where_the_function_is_asked_ends_the_sort() -> None:
         ("aggregate(a, struct(0 AS s, 0 AS n), (z, x) -> struct(z.s + x AS s, z.n + 1 AS n), z -> z.s / z.n)", [None, [4, 8]], [None, 6.0]),
         ("aggregate(a, 0, (z, x) -> z + x, z -> 1 div z)", [None, [1], None, [1, -2]], [None, 1, None, -1]),
         ("aggregate(a, 10 div n, (z, x) -> z + x)", [None, [1], []], [None, 11, 5]),
+        ("transform(a, x -> raise_error('no'))", [[], None], [[], None]),
+        ("zip_with(a, if(n < 9, NULL, a), (x, y) -> raise_error('no'))", [[1], None], [None, None]),
     ],
 )
 def test_what_is_not_asked_for_is_no_error(text: str, lists: list[Any], wanted: list[Any]) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from evenflow.errors import TypeMismatch
 from evenflow.query.sql import operators as op
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import InvalidValue, Node, call, choose, lift, literal, measured, rowwise, unit_of
+from evenflow.query.sql.node import InvalidValue, Node, call, choose, lift, literal, measured, spread, unit_of
 from evenflow.query.sql.signature import MANY, Signature
 from evenflow.query.sql.types import BOOL, DOUBLE, INTERVAL, NULL, common, floating, name_of, numeric, stringy
 
@@ -61,10 +61,15 @@ def _assert_true(condition: Node, message: Node | None = None) -> Node:
 
 
 def _raise_error(message: Node) -> Node:
-    def refuse(text: str | None) -> None:
-        raise InvalidValue(str(text))
+    """Of each row, and so of none where there are none, as in a function of an array that has no elements."""
+    said = cast(message, pa.string())
 
-    return rowwise(refuse, NULL, cast(message, pa.string()), raises=True, nulls=True)
+    def run(batch: pa.RecordBatch) -> pa.Array:
+        if batch.num_rows:
+            raise InvalidValue(str(spread(said.run(batch), batch.num_rows)[0].as_py()))
+        return pa.nulls(0)
+
+    return Node(NULL, run, None, True)
 
 
 FUNCTIONS: Final = {
