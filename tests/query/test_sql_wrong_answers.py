@@ -151,6 +151,22 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
         ("ann", ["new", "used"]), ("bob", [None, "used"]), ("zoe", [])],
     "SELECT id, array_agg(kind) RESPECT NULLS OVER (PARTITION BY who ORDER BY id) AS l FROM orders WHERE who = 'bob'": [
         (2, ["used"]), (5, ["used", None])],
+    # Of binary values listagg is binary; RESPECT NULLS behind what has no nulls says nothing.
+    "SELECT listagg(CAST(who AS BINARY), X'2C') AS a, listagg(DISTINCT CAST(who AS BINARY)) AS d, listagg(qty, NULL) AS q FROM orders": [
+        (b"ann,bob,ann,bob", b"annbob", "3512")],
+    "SELECT listagg(CAST(who AS BINARY), X'2C') WITHIN GROUP (ORDER BY id DESC) AS a, listagg(DISTINCT kind) AS d FROM orders": [
+        (b"bob,ann,bob,ann", "newused")],
+    """SELECT listagg(kind, '-') RESPECT NULLS AS a, median(qty) RESPECT NULLS AS m, listagg(kind) FILTER (WHERE id > 3) RESPECT NULLS AS f,
+       collect_set(qty) IGNORE NULLS AS s FROM orders WHERE id <> 3""": [("new-used-new", 2.0, "new", [3, 1, 2])],
+    "SELECT id, median(qty) RESPECT NULLS OVER (ORDER BY id) AS m FROM orders WHERE id < 4": [(1, 3.0), (2, 3.0), (3, 4.0)],
+    # Null is one of the values of approx_top_k.
+    "SELECT approx_top_k(CASE WHEN id > 3 THEN id END, 2) AS t, approx_top_k(who, 1) AS w, "
+    "approx_top_k(id) FILTER (WHERE id > 9) AS n FROM orders": [
+        ([{"item": None, "count": 3}, {"item": 4, "count": 1}], [{"item": "ann", "count": 2}], [])],
+    # try_sum and try_avg of distinct values.
+    "SELECT who, try_sum(DISTINCT qty) AS s, try_avg(DISTINCT qty) AS a, try_sum(DISTINCT id - 1 + 9223372036854775803) AS t FROM orders "
+    "WHERE id > 1 GROUP BY who": [
+        ("ann", 5, 5.0, 9223372036854775805), ("bob", 2, 2.0, None), (None, 1, 1.0, 9223372036854775806)],
     # EXISTS needs no condition.
     "SELECT name FROM users WHERE EXISTS (SELECT 1 FROM orders)": [("ann",), ("bob",), ("zoe",)],
     "SELECT name FROM users WHERE NOT EXISTS (SELECT 1 FROM orders)": [],
@@ -182,6 +198,11 @@ def test_it_gives_what_spark_gives(text: str) -> None:
         ("SELECT id, id IN (SELECT i.id FROM (SELECT * FROM orders) i) AS a FROM orders o", "by their names"),
         ("SELECT id, kind FROM orders ORDER BY 3 LIMIT 1", "ORDER BY 3.*the query has 2"),
         ("SELECT * FROM users ORDER BY 0 LIMIT 1", "ORDER BY 0.*the query has 2"),
+        ("SELECT listagg(kind, ',') IGNORE NULLS AS l FROM orders", "listagg has no IGNORE NULLS"),
+        ("SELECT median(qty) IGNORE NULLS AS l FROM orders", "median has no IGNORE NULLS"),
+        ("SELECT listagg(CAST(who AS BINARY), ',') AS l FROM orders", "listagg .* ',' is string; cast it"),
+        ("SELECT listagg(who, X'2C') AS l FROM orders", "listagg .* X'2C' is binary; cast it"),
+        ("SELECT try_sum(DISTINCT price) AS l FROM orders", r"try_sum\(DISTINCT \.\.\.\) needs numbers"),
         ("SELECT id, collect_list(kind RESPECT NULLS) OVER (ORDER BY id) AS l FROM orders", "stands behind the call"),
         ("SELECT name FROM users WHERE EXISTS (SELECT max(id) FROM orders WHERE qty > 100)", "EXISTS is true"),
         ("SELECT name, NOT EXISTS (SELECT max(id) FROM orders o WHERE o.who = u.name) AS e FROM users u", "EXISTS is true"),

@@ -20,7 +20,7 @@ from evenflow.query.sql.lists import Lists, array_of, codes, element_type, listw
 from evenflow.query.sql.node import InvalidValue, Node, lift, literal, rowwise
 from evenflow.query.sql.shapes import over_arrays
 from evenflow.query.sql.signature import Signature, constant_of
-from evenflow.query.sql.types import DOUBLE, LONG, floating, integral, name_of
+from evenflow.query.sql.types import BINARY, DOUBLE, LONG, NULL, STRING, floating, integral, name_of
 from evenflow.stream.arrays import Floats, Int64s
 
 
@@ -205,9 +205,9 @@ def _try_total(high: Node, low: Node) -> Node:
     return rowwise(one, LONG, high, low)
 
 
-def _total_of(mean: bool, a: Node) -> Node:
-    """sum(DISTINCT x) and avg(DISTINCT x), of the array of distinct values; null of none."""
-    what = "avg(DISTINCT ...)" if mean else "sum(DISTINCT ...)"
+def _total_of(mean: bool, a: Node, *, tried: bool = False) -> Node:
+    """sum(DISTINCT x) and avg(DISTINCT x), of the array of distinct values; null of none. tried: try_sum, which is null without room."""
+    what = "avg(DISTINCT ...)" if mean else "try_sum(DISTINCT ...)" if tried else "sum(DISTINCT ...)"
     element = element_type(a, what)
     if not integral(element) and not floating(element):
         raise TypeMismatch(f"{what} needs numbers, but {a.text} has {name_of(element)}; cast it to double or bigint")
@@ -219,10 +219,32 @@ def _total_of(mean: bool, a: Node) -> Node:
         if mean:
             return float(total) / len(values)  # Rounded twice, as an average without DISTINCT.
         if integral(element) and not -(2**63) <= total < 2**63:
+            if tried:
+                return None
             raise ArithmeticOverflow(f"{what}: {total} does not fit into bigint")
         return total
 
-    return rowwise(one, DOUBLE if mean or floating(element) else LONG, a, raises=not mean)
+    return rowwise(one, DOUBLE if mean or floating(element) else LONG, a, raises=not mean and not tried)
+
+
+def _listable(a: Node) -> Node:
+    return a if a.type == BINARY else cast(a, STRING)
+
+
+def _listed(a: Node, separator: Node) -> Node:
+    """listagg, of the array of values; null of none."""
+    element = element_type(a, "listagg")
+    if separator.type not in (element, NULL):
+        kind = name_of(element)
+        raise TypeMismatch(
+            f"listagg puts a {kind} between values that are {kind}, and {separator.text} is {name_of(separator.type)}; cast it"
+        )
+
+    def run(arrays: pa.Array, separators: pa.Array) -> pa.Array:
+        between = pc.fill_null(separators, pa.scalar(b"" if element == BINARY else "", element))
+        return pc.if_else(pc.equal(pc.list_value_length(arrays), 0), pa.scalar(None, element), pc.binary_join(arrays, between))
+
+    return listwise(run, element, a, cast(separator, element))
 
 
 def _percentile(a: Node, share: Node, often: Node | None = None) -> Node:
@@ -294,6 +316,9 @@ FUNCTIONS: Final = {
     "_low": _of_one(_low),
     "_try_total": Signature(_try_total, 2, 2),
     "_total_of": _of_one(partial(_total_of, False)),
+    "_try_total_of": _of_one(partial(_total_of, False, tried=True)),
+    "_listable": _of_one(_listable),
+    "_listed": Signature(_listed, 2, 2),
     "_mean_of": _of_one(partial(_total_of, True)),
     **{
         f"_regr_{what}": Signature(partial(_regression, what), 2, 2)

@@ -13,14 +13,17 @@ from sqlglot import exp
 
 from evenflow.query.sql import in_order
 from evenflow.query.sql.in_order import put
-from evenflow.query.user.scope import built_in, is_known, nothing_known
+from evenflow.query.user.scope import built_in, called_name, is_known, nothing_known
 
 _BOTH: Final = "CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN CAST({%d} AS DOUBLE) END"
 _PAIR: Final = f"collect_list({_BOTH % 0}), collect_list({_BOTH % 1})"
 _POP: Final = "if(count({0}) = 1, 0.0D * avg({0}), stddev({0}) * stddev({0}) * (count({0}) - 1) / nullif(count({0}), 0))"
 _LIST: Final = "collect_list(CAST({0} AS DOUBLE))"
 
-_JOINED: Final = "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), {1}))"
+_LISTED: Final = ("listagg", "string_agg")
+_JOINED: Final = "_listed(collect_list(_listable({0})), %s)"
+_JOINED_DISTINCT: Final = "_listed(array_distinct(collect_list(_listable({0}))), %s)"
+_ALL: Final = "flatten(collect_list(array({0})))"
 
 COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "count_if": (1, "count(CASE WHEN {0} THEN 1 END)"),
@@ -57,12 +60,11 @@ COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "bitmap_construct_agg": (1, "_bitmap(collect_list({0}))"),
     "bitmap_or_agg": (1, "_bitmap_or(collect_list({0}))"),
     "bitmap_and_agg": (1, "_bitmap_and(collect_list({0}))"),
-    "approx_top_k": (1, "_top_k(collect_list({0}))"),
+    "approx_top_k": (1, f"_top_k({_ALL})"),
     "schema_of_variant_agg": (1, "_schema_of_variants(collect_list({0}))"),
     "vector_sum": (1, "_vector_sum(collect_list({0}))"),
     "vector_avg": (1, "_vector_avg(collect_list({0}))"),
-    "listagg": (2, _JOINED),
-    "string_agg": (2, _JOINED),
+    **dict.fromkeys(_LISTED, (2, _JOINED % "{1}")),
     "regr_count": (2, "count(CASE WHEN {0} IS NOT NULL AND {1} IS NOT NULL THEN 1 END)"),
 }
 """By name: how many arguments it takes, and what it is."""
@@ -74,9 +76,8 @@ OTHER_FORMS: Final[Mapping[str, tuple[int, str]]] = {
     "percentile": (3, f"_percentile({_LIST}, {{1}}, collect_list(CASE WHEN {{0}} IS NOT NULL THEN CAST({{2}} AS BIGINT) END))"),
     "mode": (2, "_mode(collect_list({0}), {1})"),
     "any_value": (2, "first({0}, {1})"),
-    "approx_top_k": (2, "_top_k(collect_list({0}), {1})"),
-    "listagg": (1, "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), ''))"),
-    "string_agg": (1, "if(count({0}) = 0, NULL, array_join(collect_list(CAST({0} AS STRING)), ''))"),
+    "approx_top_k": (2, f"_top_k({_ALL}, {{1}})"),
+    **dict.fromkeys(_LISTED, (1, _JOINED % "NULL")),
 }
 """With another number of arguments."""
 _VALUES: Final = "array_distinct(collect_list({0}))"
@@ -90,10 +91,11 @@ OF_DISTINCT: Final[Mapping[str, tuple[int, str]]] = {
     "count_if": (1, "max(CASE WHEN {0} THEN 1L ELSE 0L END)"),
     "sum": (1, f"_total_of({_VALUES})"), "avg": (1, f"_mean_of({_VALUES})"), "mean": (1, f"_mean_of({_VALUES})"),
     "min": (1, "min({0})"), "max": (1, "max({0})"), "collect_list": (1, _VALUES), "collect_set": (1, _VALUES), "array_agg": (1, _VALUES),
-    "listagg": (2, "if(count({0}) = 0, NULL, array_join(array_distinct(collect_list(CAST({0} AS STRING))), {1}))"),
-    "string_agg": (2, "if(count({0}) = 0, NULL, array_join(array_distinct(collect_list(CAST({0} AS STRING))), {1}))"),
+    "try_sum": (1, f"_try_total_of({_VALUES})"), "try_avg": (1, f"_mean_of({_VALUES})"),
+    **dict.fromkeys(_LISTED, (2, _JOINED_DISTINCT % "{1}")),
 }  # fmt: skip
 """Of the distinct values only: sum(DISTINCT x)."""
+OTHER_OF_DISTINCT: Final[Mapping[str, tuple[int, str]]] = dict.fromkeys(_LISTED, (1, _JOINED_DISTINCT % "NULL"))
 DISTINCT_COUNT: Final = f"CAST(size({_VALUES}) AS BIGINT)"
 """count(DISTINCT x) where no window says when all values are there: its state is the values."""
 WITHIN: Final[Mapping[str, tuple[int, str]]] = {
@@ -102,7 +104,6 @@ WITHIN: Final[Mapping[str, tuple[int, str]]] = {
     "mode": (1, "_mode(collect_list({0}), {1})"),
 }
 """Aggregates behind which WITHIN GROUP (ORDER BY x) stands: how many arguments they have with x. The last one is whether it ascends."""
-_ALL: Final = "flatten(collect_list(array({0})))"
 WITH_NULLS: Final[Mapping[str, str]] = {"collect_list": _ALL, "array_agg": _ALL, "collect_set": f"array_distinct({_ALL})"}
 """Behind which RESPECT NULLS says that nulls are among the values. Other aggregates leave them out all the same."""
 
@@ -128,7 +129,7 @@ def _count(given: Sequence[exp.Expr]) -> exp.Expr:
 
 def _call(name: str, read: Read) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
     forms = {count: text for table in (COMPOSED, OTHER_FORMS) if name in table for count, text in (table[name],)}
-    distinct = dict([OF_DISTINCT[name]]) if name in OF_DISTINCT else {}
+    distinct = {count: text for table in (OF_DISTINCT, OTHER_OF_DISTINCT) if name in table for count, text in (table[name],)}
 
     def build(given: Sequence[exp.Expr]) -> exp.Expr:
         plain = exp.Anonymous(this=name, expressions=list(given))  # The user's own of that name; else it is refused by it.
@@ -182,11 +183,19 @@ def with_nulls(tree: exp.Expr | None, read: Read) -> exp.Expr | None:
     return exp.Filter(this=made, expression=tree.expression) if isinstance(tree, exp.Filter) else made
 
 
+def made_of_others(tree: exp.Expr) -> str | None:
+    """The name of the aggregate, where it is written as others and nulls are no matter of theirs: all but any_value, which is `first`."""
+    call = tree.this if isinstance(tree, exp.Filter) else tree
+    name: str = call.meta.get(GIVEN, ("", []))[0]
+    made = name and not (isinstance(call, exp.Anonymous) and called_name(call.name) in (name, "first"))
+    return name if made else None
+
+
 def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:
     """agg(...) WITHIN GROUP (ORDER BY x): what it is made of, or the tree as it is, which is refused."""
     name, given = tree.this.meta.get(GIVEN, ("", []))
     order = tree.expression.expressions
-    if name in ("listagg", "string_agg") and not is_known(name):
+    if name in _LISTED and not is_known(name):
         made = in_order.ordered(name, given, order, read)
         return tree if made is None else _of(name, given, made)
     if name not in WITHIN or is_known(name) or len(order) != 1 or any(isinstance(each, exp.Distinct) for each in given):

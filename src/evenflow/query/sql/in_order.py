@@ -14,7 +14,7 @@ from evenflow.query.user.scope import built_in, is_known, nothing_known
 
 Read = Callable[[str], exp.Expr]
 
-_JOINED: Final = "if(size({list}) = 0, NULL, array_join(transform({list}, each -> CAST(each AS STRING)), {rest}))"
+_JOINED: Final = "_listed(transform({list}, each -> _listable(each)), {rest})"
 _FORMS: Final = {
     "array_agg": "{list}", "collect_list": "{list}", "listagg": _JOINED, "string_agg": _JOINED,
     "first": "try_element_at({list}, 1)", "first_value": "try_element_at({list}, 1)",
@@ -33,7 +33,7 @@ def ordered(name: str, given: Sequence[exp.Expr], order: Sequence[exp.Expr], rea
         return None
     if distinct and (len(order) != 1 or _key(order[0]) != arguments[0] or name[:4] in ("firs", "last")):
         return None
-    places = {"x": arguments[0], "rest": arguments[1] if len(arguments) > 1 else exp.Literal.string("")}
+    places = {"x": arguments[0], "rest": arguments[1] if len(arguments) > 1 else exp.Null()}
     places |= {f"k{at}": _key(each) for at, each in enumerate(order)}
     text = _FORMS[name].format(list=_list(name, order, distinct), rest="`\0rest`")
     with nothing_known():

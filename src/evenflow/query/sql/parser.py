@@ -208,8 +208,13 @@ class ExpressionParser(SparkParser):
 
     def _parse_respect_or_ignore_nulls(self, this: exp.Expr | None) -> exp.Expr | None:
         found = super()._parse_respect_or_ignore_nulls(this)
-        made = composed.with_nulls(this, _read) if isinstance(found, exp.RespectNulls) else None
-        return found if made is None else made
+        if isinstance(found, exp.RespectNulls) and (made := composed.with_nulls(this, _read)) is not None:
+            return made
+        if this is None or found is this or (name := composed.made_of_others(this)) is None:
+            return found
+        if isinstance(found, exp.IgnoreNulls) and name not in composed.WITH_NULLS:
+            self.raise_error(f"{name} has no IGNORE NULLS")
+        return this
 
     def _parse_window(self, this: exp.Expr | None, alias: bool = False) -> exp.Expr | None:
         found = super()._parse_window(this, alias)
