@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -151,6 +152,10 @@ GIVEN: dict[str, list[tuple[Any, ...]]] = {
         ("ann", ["new", "used"]), ("bob", [None, "used"]), ("zoe", [])],
     "SELECT id, array_agg(kind) RESPECT NULLS OVER (PARTITION BY who ORDER BY id) AS l FROM orders WHERE who = 'bob'": [
         (2, ["used"]), (5, ["used", None])],
+    # <=> of numbers of several types brings rows together, as = does.
+    "SELECT o.id, b.x FROM orders o JOIN (SELECT id AS x FROM orders) b ON o.qty <=> b.x": [(1, 3), (3, 5), (4, 1), (5, 2)],
+    "SELECT o.id, b.x FROM orders o JOIN (SELECT price AS x FROM orders WHERE id <> 4) b ON b.x <=> o.qty": [
+        (2, None), (5, Decimal("2.00"))],
     # Of binary values listagg is binary; RESPECT NULLS behind what has no nulls says nothing.
     "SELECT listagg(CAST(who AS BINARY), X'2C') AS a, listagg(DISTINCT CAST(who AS BINARY)) AS d, listagg(qty, NULL) AS q FROM orders": [
         (b"ann,bob,ann,bob", b"annbob", "3512")],

@@ -3,7 +3,7 @@ is decided before the join, so that fewer rows are kept."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,14 +11,17 @@ from sqlglot import exp
 
 from evenflow.errors import ExpressionError, UnknownColumn
 from evenflow.query.changing import as_changes
+from evenflow.query.expression import compile_expression
 from evenflow.query.join import split_condition
 from evenflow.query.script.as_of import is_as_of, newest, without_version
 from evenflow.query.script.lowering import Lower, Tables
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, is_column, own_column
 from evenflow.query.script.values import with_values
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.types import meet
 from evenflow.query.user.scope import built_in
 from evenflow.stream.change import CHANGE, is_changelog
+from evenflow.stream.schema import type_name
 
 _HOW: Final = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
@@ -181,6 +184,26 @@ def _has_key(left: Relation, right: Relation, condition: str | None) -> bool:
     return condition is not None and bool(split_condition(condition, left.stream.schema, right.stream.schema, None, None).keys)
 
 
+def _aligned(lower: Lower, both: Relation, left: Relation, sides: Mapping[str, Relation], part: exp.NullSafeEQ) -> exp.NullSafeEQ:
+    """a <=> b of two sides as one of values of one type, where Spark has one: structures are compared by their hashes, which numbers of
+    several types do not share."""
+    trees = part.this, part.expression
+    of = [_side(lower, both, left, tree) for tree in trees]
+    if {*of} != {"l", "r"}:
+        return part
+    with lower.script.at(part):
+        relations = [sides[side or ""] for side in of]
+        found = [compile_expression(to_sql(r.rewritten(tree)), r.stream.schema).type for r, tree in zip(relations, trees, strict=True)]
+        type_ = None if found[0] == found[1] else meet(found[0], found[1])
+        if type_ is None:
+            return part
+        cast = exp.DataType.build(type_name(type_), dialect="spark")
+    return exp.NullSafeEQ(**{
+        place: tree if kind == type_ else exp.Cast(this=tree.copy(), to=cast.copy())
+        for place, tree, kind in zip(("this", "expression"), trees, found, strict=True)
+    })  # fmt: skip
+
+
 def _null_safe(part: exp.NullSafeEQ) -> exp.EQ:
     """a <=> b as one between structures of them, which are equal where both are null."""
     made = [
@@ -306,7 +329,7 @@ def _keys_as_columns(
     changed = []
     for part in parts:
         if isinstance(part, exp.NullSafeEQ):
-            part = _null_safe(part)
+            part = _null_safe(_aligned(lower, both, left, sides, part))
         if isinstance(part, exp.EQ) and {_side(lower, both, left, part.this), _side(lower, both, left, part.expression)} == {"l", "r"}:
             part = part.copy()
             for place in ("this", "expression"):
