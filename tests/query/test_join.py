@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import types as T
 
 import evenflow as ef
 from evenflow.errors import EvenflowError, ExpressionError, QueryError, TypeMismatch, UnknownColumn
@@ -223,6 +224,14 @@ class Frame:
 def test_a_dataframe_is_read_as_a_table(orders: ef.Stream) -> None:
     joined = orders.join(Frame(), "id")
     assert [str(t) for t in joined.schema.types[4:]] == ["timestamp[us, tz=UTC]", "string"]
+
+
+def test_a_dataframe_with_a_collated_column_is_refused(orders: ef.Stream) -> None:
+    class Collated(Frame):
+        schema = T.StructType([T.StructField("id", T.LongType()), T.StructField("s", T.StringType("UTF8_LCASE"))])
+
+    with pytest.raises(TypeMismatch, match="column 's' is a string collate UTF8_LCASE"):
+        orders.join(Collated(), "id")
 
 
 # ---------------------------------------------------------------- what is refused

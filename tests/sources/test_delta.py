@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import evenflow as ef
-from evenflow.errors import SchemaChanged, SourceError
+from evenflow.errors import SchemaChanged, SourceError, TypeMismatch
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.world.sim.world import SimWorld
@@ -132,6 +132,28 @@ def test_a_time_without_a_zone_that_is_no_int96_is_another_column(tmp_path: Path
     pq.write_table(table.set_column(2, "at", table["at"].cast(pa.timestamp("us"))), file)
     with pytest.raises(SchemaChanged, match="column 'at' is timestamp"):
         read(ef.sources.delta(tmp_path, follow=False))
+
+
+def collated(path: Path) -> None:
+    """The table's columns as a Spark writes them that has collations: strings, with what they are compared by aside."""
+    log = path / "_delta_log"
+    newest = max(log.glob("*.json"))
+    schema = {"type": "struct", "fields": [json.loads(field.to_json()) for field in deltalake.DeltaTable(str(path)).schema().fields]}
+    for field in schema["fields"]:
+        field["metadata"] = {"__COLLATIONS": {"text": "spark.UTF8_LCASE"}} if field["name"] == "text" else {}
+    said = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    (meta,) = (action["metaData"] for action in said if "metaData" in action)
+    next_ = log / f"{int(newest.stem) + 1:020d}.json"
+    next_.write_text(json.dumps({"metaData": {**meta, "schemaString": json.dumps(schema)}}) + "\n")
+
+
+def test_a_column_with_a_collation_is_refused_by_its_name(tmp_path: Path) -> None:
+    write(tmp_path, rows(1))
+    source = ef.sources.delta(tmp_path)
+    collated(tmp_path)
+    for begin in (lambda: read(source), lambda: ef.sources.delta(tmp_path)):
+        with pytest.raises(TypeMismatch, match="column 'text' is a string collate UTF8_LCASE"):
+            begin()
 
 
 def test_no_table(tmp_path: Path) -> None:

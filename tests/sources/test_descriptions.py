@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import types as T
 
 from evenflow import sources
 from evenflow.errors import QueryError, SourceError, TypeMismatch
@@ -137,6 +138,29 @@ def test_a_streaming_frame_enters_at_one_site_and_a_batch_at_all() -> None:
     assert sources.spark(frame).partitions(4) == 1
     frame.isStreaming = False
     assert sources.spark(frame).partitions(4) == 4
+
+
+@pytest.mark.parametrize(
+    "type_",
+    [
+        T.StringType("UTF8_LCASE"), T.ArrayType(T.StringType("UNICODE_CI")), T.MapType(T.LongType(), T.StringType("UTF8_LCASE")),
+        T.ArrayType(T.StructType([T.StructField("a", T.StringType("UNICODE"))])),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_column_with_a_collation_is_refused_by_its_name(type_: Any) -> None:
+    """Spark's JSON of it says string, and has the collation aside."""
+    frame = Frame()
+    frame._fields = T.StructType([T.StructField("id", T.LongType()), T.StructField("k", type_)]).jsonValue()["fields"]
+    with pytest.raises(TypeMismatch, match=r"Spark source: column 'k' is a string collate U\w+.*lower\(x\)"):
+        sources.spark(frame)
+
+
+def test_what_a_comment_says_is_no_collation() -> None:
+    frame = Frame()
+    fields = [T.StructField("k", T.StringType("UTF8_BINARY"), metadata={"comment": "collate by name"})]
+    frame._fields = T.StructType(fields).jsonValue()["fields"]
+    assert sources.spark(frame).schema == pa.schema([("k", pa.string())])
 
 
 def test_nested_columns_are_saved() -> None:

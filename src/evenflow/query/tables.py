@@ -19,6 +19,7 @@ from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.query.duration import duration_us
 from evenflow.query.given import names_of
 from evenflow.query.kinds.judging import known, naming
+from evenflow.stream.collations import check_collations
 from evenflow.stream.schema import ddl_of
 
 REFRESHED_BYTES: Final = 2**26
@@ -131,6 +132,8 @@ def table_of(box: str, given: Any) -> pa.Table:
     """A pyarrow table, batch or batch DataFrame of Spark, pandas or Polars as a table of Evenflow's types. QueryError otherwise."""
     if getattr(given, "isStreaming", False):
         raise QueryError(f"box {box!r}: this DataFrame is a stream; bring it in with flow.from_spark(df) and join with that stream")
+    if callable(described := getattr(getattr(given, "schema", None), "jsonValue", None)):
+        check_collations(described(), f"box {box!r}")
     for method in ("toArrow", "to_arrow"):
         if callable(getattr(given, method, None)):
             given = getattr(given, method)()

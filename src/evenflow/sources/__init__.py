@@ -16,7 +16,7 @@ from evenflow.errors import QueryError
 from evenflow.sources import files
 from evenflow.sources.cut import CutSource
 from evenflow.sources.decoding import BINARY, described
-from evenflow.sources.delta import DeltaSource, table_at
+from evenflow.sources.delta import DeltaSource, columns_of, table_at
 from evenflow.sources.description import description_from_json, schema_from_json, schema_to_json
 from evenflow.sources.dropped import dropped
 from evenflow.sources.files import Format
@@ -311,7 +311,7 @@ def delta(
     number = fitted("delta source", "version", version, optional(whole(0)))
     settings = as_settings(options, "a Delta table")
     table = table_at(place, number, settings)
-    return DeltaSource(place, files.plain_schema(pa.schema(table.schema().to_arrow())), table.version(), follow, poll_ms, settings)
+    return DeltaSource(place, columns_of(place, table.schema()), table.version(), follow, poll_ms, settings)
 
 
 def iceberg(

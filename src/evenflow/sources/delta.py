@@ -19,6 +19,7 @@ from evenflow.sources.extras import extra
 from evenflow.sources.files import plain_schema
 from evenflow.sources.settings import SETTINGS, Settings
 from evenflow.sources.versions import DataFile, VersionsSource
+from evenflow.stream.collations import check_collations
 from evenflow.stream.declared import WIDEST, May, row_schema, whole
 from evenflow.stream.declared import path as directory
 
@@ -43,6 +44,12 @@ def table_at(place: str, version: int | None, options: Settings) -> Any:
         which = ", ".join(sorted(features - KNOWN_FEATURES)) or f"columnMapping ({mapping})"
         raise SourceError(f"{name} has {which}, which cannot be read here; read it through Spark, with flow.from_spark")
     return table
+
+
+def columns_of(place: str, schema: Any) -> pa.Schema:
+    """A table's columns. Raises TypeMismatch for one that we have no type for."""
+    check_collations(json.loads(schema.to_json()), f"delta table {place}")
+    return plain_schema(pa.schema(schema.to_arrow()))
 
 
 class DeltaLog:
@@ -88,7 +95,7 @@ class DeltaLog:
         found = []
         for action in actions:
             if (meta := action.get("metaData")) is not None:
-                now = plain_schema(pa.schema(client().Schema.from_json(meta["schemaString"]).to_arrow()))
+                now = columns_of(self._source.path, client().Schema.from_json(meta["schemaString"]))
                 if not now.equals(self._source.columns):
                     raise SchemaChanged(
                         f"{self.name} has other columns from version {number} on: {', '.join(f'{f.name} {f.type}' for f in now)}. Start a "

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from evenflow.errors import OptionError, QueryError, TypeMismatch
+from evenflow.stream.collations import check_collations
 
 VARIANT: Final = pa.struct([pa.field("value", pa.binary(), False), pa.field("metadata", pa.binary(), False)])
 """A value of any type, in Spark's bytes. No structure that a user declares is of this type, since its fields are never null."""
@@ -172,6 +173,7 @@ def schema_of_spark(described: Any, what: str) -> pa.Schema:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise TypeMismatch(f"{what}: column {twice[0]!r} is there more than once; rename one of them before")
+    check_collations(described, what)
     return pa.schema([pa.field(f["name"], spark_type(f["name"], f["type"], what), f["nullable"]) for f in fields])
 
 

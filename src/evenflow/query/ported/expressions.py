@@ -13,13 +13,13 @@ from typing import Any, Final, NoReturn
 
 from evenflow.errors import NotPortable, QueryError, TypeMismatch
 from evenflow.query.duration import duration_us
-from evenflow.query.ported.nodes import collation_of
 from evenflow.query.ported.tree import Expression, read_expression
 from evenflow.query.sql.composed import WITH_NULLS
 from evenflow.query.sql.functions import FUNCTIONS
 from evenflow.query.sql.intervals import UNITS_US
 from evenflow.query.sql.lambdas import HIGHER
 from evenflow.query.sql.types import name_of
+from evenflow.stream.collations import collation_of
 from evenflow.stream.schema import quoted, spark_type
 
 _SIGNS: Final = {

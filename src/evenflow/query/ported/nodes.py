@@ -3,12 +3,12 @@ those that have no box."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from evenflow.errors import NotPortable, QueryError
 from evenflow.query.ported.tree import Attribute, Plan
+from evenflow.stream.collations import INSTEAD, collation_of
 
 STATEFUL: Final = frozenset({
     "Aggregate", "Deduplicate", "DeduplicateWithinWatermark", "Distinct", "EventTimeWatermark", "GlobalLimit", "LocalLimit", "Sort",
@@ -36,9 +36,6 @@ HOW: Final = {
 """The joins, and what each is called here."""
 MIRRORED: Final = {"inner": "inner", "right": "left"}
 """Joins that are the same with the sides changed."""
-_COLLATED: Final = re.compile(r"\bcollate (\w+)", re.IGNORECASE)
-_OF_FIELDS: Final = "__COLLATIONS"
-"""Where the JSON of a structure's field has collations, each behind who provides it."""
 
 
 def check_told(plan: Plan) -> None:
@@ -51,33 +48,11 @@ def check_told(plan: Plan) -> None:
         raise QueryError("functions of JSON and CSV have no options here; write it before withWatermark, or with ef.sql")
 
 
-def collation_of(type_: Any) -> str | None:
-    """By what Spark compares texts of this type, given as it is written or as its JSON; None if by their bytes, as here."""
-    return next((name for name in _collations(type_) if name.upper() != "UTF8_BINARY"), None)
-
-
-def _collations(type_: Any) -> Iterator[str]:
-    if isinstance(type_, str):
-        yield from _COLLATED.findall(type_)
-    elif isinstance(type_, list):
-        for each in type_:
-            yield from _collations(each)
-    elif isinstance(type_, Mapping):
-        for key, each in type_.items():
-            if key == _OF_FIELDS:
-                yield from (str(name).rpartition(".")[2] for name in each.values())
-            elif key != "name":
-                yield from _collations(each)
-
-
 def check_collations(columns: Iterable[Attribute]) -> None:
     """QueryError for a column that comes from Spark with a collation, of which nothing would be left here."""
     for column in columns:
         if (collation := collation_of(column.type)) is not None:
-            raise QueryError(
-                f"column {column.name!r} is a string collate {collation}, and columns are compared by their bytes here; "
-                "in its place take lower(x), or x COLLATE UTF8_BINARY to compare by bytes"
-            )
+            raise QueryError(f"column {column.name!r} is a string collate {collation}, and {INSTEAD}")
 
 
 def check_policy(plan: Plan, policy: str) -> None:
@@ -92,4 +67,4 @@ def check_policy(plan: Plan, policy: str) -> None:
         raise NotPortable(message, marks[0].shown, marks[0].kind)
 
 
-__all__ = ["HOW", "MIRRORED", "REMEDIES", "STATEFUL", "check_collations", "check_policy", "check_told", "collation_of"]
+__all__ = ["HOW", "MIRRORED", "REMEDIES", "STATEFUL", "check_collations", "check_policy", "check_told"]
