@@ -473,6 +473,39 @@ def test_several_peers_may_connect_and_the_last_one_ends_it() -> None:
     reader.close()
 
 
+def ipv6() -> bool:
+    with contextlib.suppress(OSError), socket.create_server(("::1", 0), family=socket.AF_INET6):
+        return True
+    return False
+
+
+@pytest.mark.skipif(not ipv6(), reason="this machine has no IPv6")
+@pytest.mark.parametrize(("host", "peers"), [("::1", ["::1"]), ("::", ["::1", "127.0.0.1"]), ("0.0.0.0", ["127.0.0.1"])])
+def test_it_listens_where_the_host_says(host: str, peers: list[str]) -> None:
+    reader = sources.tcp_lines(host, 0, SCHEMA, listen=True, on_close="end").open(0, 1)
+    for peer in peers:
+        with socket.create_connection((peer, reader.port), 5) as sender:  # type: ignore[attr-defined]
+            sender.sendall(b"1,x\n")
+    assert rows_until(reader, len(peers)) == [{"a": 1, "text": "x"}] * len(peers)
+    reader.close()
+
+
+@pytest.mark.skipif(not ipv6(), reason="this machine has no IPv6")
+def test_a_bad_line_over_ipv6_says_whose_it_is() -> None:
+    reader = sources.tcp_lines("::1", 0, SCHEMA, listen=True).open(0, 1)
+    with socket.create_connection(("::1", reader.port), 5) as sender:  # type: ignore[attr-defined]
+        sender.sendall(b"one,x\n")
+        with pytest.raises(SourceError, match=r"\[::1\]:\d+"):
+            rows_until(reader, 1)
+    reader.close()
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", "a" * 70 + ".invalid", "192.0.2.1"])
+def test_where_nobody_can_listen_is_an_error(host: str) -> None:
+    with pytest.raises(SourceError, match="cannot listen"):
+        sources.tcp_lines(host, 0, SCHEMA, listen=True).open(0, 1)
+
+
 def test_a_port_that_is_taken_is_an_error(server: socket.socket) -> None:
     with pytest.raises(SourceError, match="choose a free port"):
         sources.tcp_lines("127.0.0.1", port_of(server), SCHEMA, listen=True).open(0, 1)

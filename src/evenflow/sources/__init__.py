@@ -156,11 +156,11 @@ def tcp_lines(
 ) -> TcpSource:
     """Lines from a TCP peer: CSV without a header, one JSON object each, or text (one column `line`).
 
-    listen: wait for peers on host:port instead of connecting to it. bad_lines: what to do with a line that does not fit the
-    schema, or has more than 1 MiB. on_close: what it means that the peer (listening: the last one) closed the connection. Lines cannot
-    be had twice: those that a lost site had received, and no other had in its log, are lost. durability: with a checkpoint location,
-    "kept": lines are written there before anything counts them; "none": they are not, and a restart goes on without those that came
-    after the newest checkpoint, and says how many.
+    listen: wait for peers on host:port instead of connecting to it; "0.0.0.0" is any address of IPv4, "::" any of IPv6, too. bad_lines:
+    what to do with a line that does not fit the schema, or has more than 1 MiB. on_close: what it means that the peer (listening: the last
+    one) closed the connection. Lines cannot be had twice: those that a lost site had received, and no other had in its log, are lost.
+    durability: with a checkpoint location, "kept": lines are written there before anything counts them; "none": they are not, and a restart
+    goes on without those that came after the newest checkpoint, and says how many.
     """
     if schema is None:
         if format != "text":

@@ -122,6 +122,10 @@ def _unread_bytes(connection: socket.socket) -> int:
         return 0
 
 
+def _place(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _watch(connection: socket.socket) -> None:
     """See to it that a peer that vanishes without a word is noticed: who only receives would never know. Raises OSError."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -274,6 +278,25 @@ class Peer:
     lines: Lines
 
 
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that accepts peers there: over IPv4 where the host has an address of it, else over IPv6. "::" is any address of both.
+    Raises OSError, ValueError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, *_, address = min(found, key=lambda each: each[0] != socket.AF_INET)
+    made = socket.socket(family)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        made.setblocking(False)
+        made.bind(address)
+        made.listen(128)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
 class ListeningReader(TcpReader):
     """Takes lines from every peer that connects; rows of different peers are interleaved as they come."""
 
@@ -283,15 +306,11 @@ class ListeningReader(TcpReader):
         self._seen = 0
         self._pause_us = 0
         self._resume_us: int | None = None
-        self._listener = socket.socket()
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._listener.setblocking(False)
         self._poll = select.epoll()
         try:
-            self._listener.bind((source.host, source.port))
-            self._listener.listen(128)
-        except OSError as error:
-            self.close()
+            self._listener = _listening(source.host, source.port)
+        except (OSError, ValueError) as error:  # ValueError: it can be no name.
+            self._poll.close()
             raise SourceError(
                 f"tcp source cannot listen on {source.name}: {error}; choose a free port and an address of this host"
             ) from error
@@ -352,7 +371,7 @@ class ListeningReader(TcpReader):
             connection.close()
             return
         self._seen += 1
-        self._peers[connection.fileno()] = Peer(connection, self._lines(f"{address[0]}:{address[1]}"))
+        self._peers[connection.fileno()] = Peer(connection, self._lines(_place(*address[:2])))
 
     def _pause(self, now_us: int) -> None:
         """Accept nobody for a while. Who waits goes on waiting; a port that is looked at says at once that somebody does."""
@@ -396,7 +415,7 @@ class TcpSource(Declared, Source):
 
     @property
     def name(self) -> str:
-        return f"{self.host}:{self.port}"
+        return _place(self.host, self.port)
 
     @property
     def schema(self) -> pa.Schema:
