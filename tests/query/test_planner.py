@@ -364,3 +364,15 @@ def test_the_session_layout_as_text() -> None:
 def test_explain_prints_both(capsys: pytest.CaptureFixture[str]) -> None:
     session_monitor().explain(sites=4, partitions=16)
     assert capsys.readouterr().out == f"{SESSIONS_TEXT}\n{LAYOUT_TEXT}"
+
+
+def test_what_is_printed_of_names_steers_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    flow = ef.Dataflow("a\x1b[2Jb")
+    rows = packets(flow).where("proto = 6\n and length > 0", name="one\ntwo").select("src as `x\x1b[31m\x07`")
+    rows.to(ef.sinks.memory("out"), name="fo\rur")
+    flow.explain(sites=2, partitions=4)
+    out = capsys.readouterr().out
+    assert set("\x1b\x07\r").isdisjoint(out)
+    lines = out.splitlines()
+    assert sum(line.startswith("  one\\ntwo ") for line in lines) == 1 and "\\x1b[31m\\x07" in out and "fo\\x0dur" in out
+    assert len(flow.to_text().splitlines()) == 6

@@ -12,22 +12,23 @@ from evenflow.query.kinds.aggregate import Aggregate
 from evenflow.query.network import LATE_PORT, Box, Network, dead_letter_port, port_suffix
 from evenflow.query.whole import moved_whole
 from evenflow.stream.schema import ddl_of
+from evenflow.stream.visible import visible
 
 
 def network_text(network: Network) -> str:
     """One line a box, in topological order: name, kind, inputs, what it does, the columns it puts out."""
-    names = max((len(box.name) for box in network), default=0)
+    names = max((len(_line(box.name)) for box in network), default=0)
     kinds = max((len(box.kind) for box in network), default=0)
     lines = [f"dataflow {network.name}: {len(network)} boxes"]
     for box in network:
         came = ", ".join(up + port_suffix(network.box(up), port) for up, port in box.inputs)
-        parts = [f"  {box.name:<{names}}  {box.kind:<{kinds}}"]
+        parts = [f"  {_line(box.name):<{names}}  {box.kind:<{kinds}}"]
         parts += [f"<- {came}"] if came else []
         parts += [what] if (what := ", ".join(details(box))) else []
         if box.schemas:
             parts.append(f"-> ({ddl_of(box.schemas[0])})" + (f" event time {box.event_time}" if box.event_time else ""))
         lines.append("  ".join(parts))
-    return "\n".join(lines) + "\n"
+    return "".join(f"{_line(line)}\n" for line in lines)
 
 
 def layout_text(planned: Layout) -> str:
@@ -52,7 +53,12 @@ def layout_text(planned: Layout) -> str:
             lines.append(f"  step {index}  {_step_text(step, index, segment.steps)}")
         if segment.sink is not None:
             lines.append(f"  output  sink {segment.sink!r}")
-    return "\n".join(lines) + "\n"
+    return "".join(f"{_line(line)}\n" for line in lines)
+
+
+def _line(text: str) -> str:
+    """The text as one line that any terminal may be given: names and values may have whatever they like in them."""
+    return visible(text).replace("\n", "\\n")
 
 
 def _arc_text(arc: Arc, segments: Sequence[Segment]) -> str:
