@@ -13,8 +13,9 @@ from tests.store.faulty import Fails
 from tests.world.test_restart import standing
 
 import evenflow as ef
+from evenflow.availability.alive import alive_name
 from evenflow.availability.entries import JOURNAL, Begun, Entry, entry_name, snapshot_name, to_bytes
-from evenflow.availability.retained import RETAINED, removed_name
+from evenflow.availability.retained import RETAINED, program_named, removed_name, version_name
 from evenflow.availability.standing import standing as folded
 from evenflow.coordinator.events import Sweep
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt, OperationRefused
@@ -184,5 +185,21 @@ def test_a_store_that_fails_is_looked_through_again(tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     file = tmp_path / "journal" / beside_name("000000000001.json")
     file.write_bytes(b"{")
-    assert not cleared(fails, entries[-1]) and file.exists()
-    assert cleared(fails, entries[-1]) and not file.exists()
+    assert not cleared(fails, entries[-1], 1) and file.exists()
+    assert cleared(fails, entries[-1], 1) and not file.exists()
+
+
+def test_what_killed_drivers_of_older_generations_have_left_of_versions_and_signs_of_life_goes(tmp_path: Path) -> None:
+    """Not what this one may be writing, or a later one, nor what it was when it was begun, of which nobody knows whose it is."""
+    entries = lived(1, 3)
+    store = open_store(str(tmp_path))
+    names = [name for n in (1, 2, 3) for name in (alive_name(n), version_name(program_named(n, 1, "ab" * 32, "cd" * 32)))]
+    others = [version_name(""), "programs/ab.json"]
+    beside = []
+    for name in (*names, *others):
+        store.put(name, b"{}")
+        beside.append(tmp_path / Path(name).parent / beside_name(Path(name).name))
+        beside[-1].write_bytes(b"{")
+    assert cleared(store, entries[-1], 2)
+    assert [file.exists() for file in beside] == [False, False, True, True, True, True, True, True]
+    assert {*store.names()} == {*names, *others}

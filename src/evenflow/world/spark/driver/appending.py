@@ -16,6 +16,7 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Final
 
+from evenflow.availability.alive import ALIVE
 from evenflow.availability.entries import JOURNAL, Completed, Entry, entry_name, to_bytes
 from evenflow.availability.reading import AT_ONCE, Listed
 from evenflow.availability.retained import CHECKPOINTS, VERSIONS, garbage, garbage_programs, garbage_rows, is_over, place_of
@@ -85,7 +86,7 @@ class Appender:
             if order.retained:
                 collected(self._store, order.retained[0], self._rest(), order.snapshot)
             if order.snapshot is not None and not self._cleared:  # Drivers that were killed have gone before: once is enough.
-                self._cleared = cleared(self._store, order.snapshot)
+                self._cleared = cleared(self._store, order.snapshot, self._generation)
 
     def _rest(self) -> Callable[[], object]:
         if is_near(self._store):
@@ -220,13 +221,21 @@ def collected(store: Store, oldest: Completed, rest: Callable[[], object] = lamb
         return 0
 
 
-def cleared(store: Store, snapshot: Entry) -> bool:
-    """What killed drivers have left of entries that are in by now goes, and of snapshots that count no more. False if the store fails: then
-    it stays for another time. snapshot: of an entry that this driver has appended."""
+def cleared(store: Store, snapshot: Entry, generation: int) -> bool:
+    """What killed drivers have left of entries that are in by now goes, and of snapshots that count no more; so does what those of older
+    generations have left of versions and of their signs of life. False if the store fails: then it stays for another time. snapshot: of an
+    entry that this driver has appended. generation: of this driver."""
+
+    def is_older(name: str) -> bool:
+        number = name.rpartition("/")[2].partition(".")[0].partition("-")[0]
+        return number.isdecimal() and int(number) < generation
+
     try:
         store.clear(JOURNAL, lambda name: 0 < Listed.of((name,)).last <= snapshot.number)
+        for folder in (VERSIONS, ALIVE):
+            store.clear(folder, is_older)
     except Exception as error:
-        log.warning("what killed drivers have left of entries stays at %s until the next checkpoint is whole: %r", store.url, error)
+        log.warning("what killed drivers have left of objects stays at %s until the next checkpoint is whole: %r", store.url, error)
         return False
     return True
 
