@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenflow.bench.gaps import Gap, longest_gap, percentile_ms, usual_gaps, within
+from evenflow.bench.gaps import Gap, longest_gap, percentile_ms, usual_gaps, weighted_percentile, within
 
 MOMENTS = np.array([0.0, 1.0, 2.0, 5.0, 5.5, 6.0, 10.0])
 
@@ -61,3 +61,11 @@ def test_values_within_spans() -> None:
     values = np.arange(7.0)
     assert within(MOMENTS, values, [(1.0, 5.0), (5.5, 7.0)]).tolist() == [1.0, 2.0, 4.0, 5.0]
     assert within(MOMENTS, values, []).tolist() == []
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(0, 1.0), (50, 1.0), (90, 2.0), (99, 5.0), (100, 5.0)])
+def test_a_weighted_percentile_is_that_of_values_that_are_there_so_often(percent: float, expected: float) -> None:
+    values, often = np.array([5.0, 1.0, 2.0]), np.array([1, 5, 4])
+    assert weighted_percentile(values, often / 10, percent) == weighted_percentile(values, often, percent) == expected
+    if percent:
+        assert percentile_ms(np.repeat(values, often), percent) == 1000 * expected

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from evenflow.bench.gaps import weighted_percentile
 from evenflow.stream.arrays import Floats, Int64s
 
 KEEPS_UP: Final = 0.95
@@ -41,12 +42,7 @@ class Delivered:
 
     def age_percentile_ms(self, percent: float) -> float | None:
         """The least age that so many per cent of the rows do not exceed. None: there are no rows."""
-        if not len(self.age_ms):
-            return None
-        order = np.argsort(self.age_ms, kind="stable")
-        share = np.cumsum(self.weight[order])
-        at = int(np.searchsorted(share, percent / 100 * share[-1]))
-        return float(self.age_ms[order][min(at, len(order) - 1)])
+        return weighted_percentile(self.age_ms, self.weight, percent) if len(self.age_ms) else None
 
     def over_time(self, end_s: float, width_s: float = 1.0) -> list[dict[str, float | None]]:
         """at_s (the middle), rows_per_s and p99_ms of each piece of `width_s` from 0 on that ends by end_s. p99_ms None: nothing came."""

@@ -1,11 +1,11 @@
-"""Gaps in a query's output, and the ages of its results, from a list of moments at which something came out. Pure functions."""
+"""Gaps in a query's output, and the ages of its results, from a list of moments at which something came out; percentiles. All pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -67,6 +67,14 @@ def percentile_ms(seconds: Sequence[float] | Times, percent: float) -> float | N
         return None
     found = float(np.percentile(np.asarray(seconds), percent, method="inverted_cdf"))
     return round(found * 1000, 2) if isfinite(found) else None
+
+
+def weighted_percentile(values: npt.NDArray[Any], weights: npt.NDArray[Any], percent: float) -> float:
+    """The least value that at least so much of the weight, in per cent, does not exceed, so always one of them. There is at least one."""
+    order = np.argsort(values, kind="stable")
+    share = np.cumsum(weights[order])
+    at = int(np.searchsorted(share, percent / 100 * share[-1]))
+    return float(values[order][min(at, len(order) - 1)])
 
 
 def within(moments: Times, values: Times, spans: Sequence[tuple[float, float]]) -> Times:

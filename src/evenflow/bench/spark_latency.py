@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
+from evenflow.bench.gaps import weighted_percentile
 from evenflow.bench.streaming_query import StateStore, as_dict, session_settings
 from evenflow.errors import ClusterError
 from evenflow.sources.generator import BLOCK_ROWS, SCHEMA
@@ -156,10 +157,7 @@ def _together(rate: int, progress: Sequence[dict[str, Any]]) -> Latency:
         raise ClusterError("no micro-batch was finished while it was measured: measure for longer, or at a lower rate")
     ages = np.concatenate([np.asarray(each["q"], dtype=np.float64) for each in seen])
     weights = np.concatenate([np.full(len(each["q"]), each["n"] / len(each["q"])) for each in seen])
-    order = np.argsort(ages)
-    share = np.cumsum(weights[order]) / weights.sum()
-    sorted_ages = ages[order]
-    p50, p99, p999 = (float(sorted_ages[min(int(np.searchsorted(share, level)), len(ages) - 1)]) for level in (0.5, 0.99, 0.999))
+    p50, p99, p999 = (weighted_percentile(ages, weights, percent) for percent in (50, 99, 99.9))
     durations: list[float] = sorted(float(each["durationMs"]["triggerExecution"]) for each in progress)
     spent_s = sum(durations) / 1000
     rows = sum(int(each["numInputRows"]) for each in progress)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from evenflow.bench.gaps import weighted_percentile
 from evenflow.bench.slept import ROW_US
 from evenflow.bench.slowed import DEBT
 from evenflow.errors import ClusterError
@@ -103,9 +104,7 @@ def p99_of(batches: Sequence[Batch]) -> float:
     """Of all rows; each batch's quantiles weigh as much as it has rows."""
     ages = np.concatenate([each.ages_ms for each in batches])
     weights = np.concatenate([np.full(len(each.ages_ms), each.rows / len(each.ages_ms)) for each in batches])
-    order = np.argsort(ages)
-    share = np.cumsum(weights[order]) / weights.sum()
-    return float(ages[order][min(int(np.searchsorted(share, 0.99)), len(ages) - 1)])
+    return weighted_percentile(ages, weights, 99)
 
 
 def micro_batch_overload(spark: SparkSession, rate: int, tasks: int, *, warm_s: float, seconds: float) -> dict[str, float]:
