@@ -25,6 +25,7 @@ from evenflow.world.spark.executor import requirements
 from evenflow.world.spark.executor.entry import start_site
 from evenflow.world.spark.executor.examined import examine
 from evenflow.world.spark.executor.requirements import REQUIRED, demand, lacks, numbers, versions
+from tests.ports import free_port
 
 HERE = versions()
 
@@ -145,8 +146,7 @@ def test_a_stranger_hears_nothing_and_a_driver_that_is_away_is_a_fact() -> None:
         stranger.sendall(b'{"token": "guessed", "executor": "1", "where": null, "now_s": 0}\n')
         assert stranger.recv(100) == b""
     meeting.close()
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    port = free_port()
     facts = examine("127.0.0.1", port, "token", None, 1.0)
     assert f"127.0.0.1:{port} cannot be reached" in facts["driver"]
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.ports import free_port
 
 NEEDS = (
     "org.apache.hadoop:hadoop-client-minicluster:3.4.1",
@@ -27,8 +28,7 @@ def hdfs_cluster(folder: Path) -> Iterator[str]:
     """The URL of its root, over WebHDFS, until the end of the block. folder: for its blocks and its journal."""
     if shutil.which("mvn") is None or shutil.which("java") is None:
         pytest.skip("HDFS needs Maven and Java: install them")
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = ["java", f"-Dtest.build.data={folder}", f"-Dhadoop.log.dir={folder}", "-cp", class_path(folder)]
     command += ["org.apache.hadoop.test.MiniDFSClusterManager", "-format", "-datanodes", "1", "-httpport", str(port)]
     command += ["-D", "dfs.permissions.enabled=false"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ from evenflow.errors import LocationError
 from evenflow.store.objects import Store, TooLarge
 from evenflow.store.opening import open_store, probe
 from tests.drawn import but
+from tests.ports import free_port
 from tests.store.conftest import opened
 from tests.store.faulty import Alters, Fails, Forgets, KeepsDeleted, ListsNothing, LooksFirst, Replaces, TellsBoth
 
@@ -199,10 +198,8 @@ def test_a_directory_may_be_a_path(tmp_path: Path) -> None:
 
 
 def test_a_name_node_that_does_not_answer_is_said_to() -> None:
-    with closing(socket.create_server(("127.0.0.1", 0))) as free:
-        port = free.getsockname()[1]
     with pytest.raises(LocationError, match="nobody answers in time"):
-        probe(open_store(f"webhdfs://127.0.0.1:{port}/a"))
+        probe(open_store(f"webhdfs://127.0.0.1:{free_port()}/a"))
 
 
 @pytest.mark.parametrize("url", ["/a", "webhdfs://h/a"])
