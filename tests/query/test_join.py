@@ -73,6 +73,19 @@ def test_comparisons_of_event_times_become_bounds(text: str, low: int | None, hi
     assert (found.keys[0], found.low_us, found.high_us, found.rest) == (("id", "id"), low, high, None)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(l.id = r.id) AND (r.paid >= l.ts) AND (r.paid <= (l.ts + interval 1 minute))",
+        "((((l.id) = (r.id)) AND (((r.paid >= l.ts)))) AND (r.paid <= (l.ts + (interval 1 minute))))",
+        "((l.id = r.id) and (r.paid between (l.ts) and (l.ts + interval 1 minute)))",
+    ],
+)
+def test_parentheses_hide_neither_keys_nor_bounds(text: str) -> None:
+    found = split_condition(text, ORDERS, PAYMENTS, "ts", "paid")
+    assert (found.keys, found.low_us, found.high_us, found.rest) == ((("id", "id"),), 0, 60_000_000, None)
+
+
 def test_what_is_neither_key_nor_bound_stays_a_condition() -> None:
     found = split_condition("price > amount and l.id = r.id and (l.who = 'x' or r.who = 'y')", ORDERS, PAYMENTS, "ts", "paid")
     assert found.keys == (("id", "id"),) and (found.low_us, found.high_us) == (None, None)

@@ -187,9 +187,9 @@ class _Sides:
 
 
 def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
-    if isinstance(tree, exp.Paren) and isinstance(tree.unnest(), exp.And | exp.Between):
-        yield from _conjuncts(tree.unnest())
-    elif isinstance(tree, exp.And):
+    """What AND puts together, whatever stands in parentheses: a column of PySpark has them around each comparison."""
+    tree = tree.unnest()
+    if isinstance(tree, exp.And):
         yield from _conjuncts(tree.this)
         yield from _conjuncts(tree.expression)
     elif isinstance(tree, exp.Between):
@@ -201,9 +201,10 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 def _pair(tree: exp.Expr, sides: _Sides) -> tuple[str, str] | None:
     """(left column, right column) of `l.a = r.b`."""
-    if not isinstance(tree, exp.EQ) or not isinstance(tree.this, exp.Column) or not isinstance(tree.expression, exp.Column):
+    pair = (tree.this.unnest(), tree.expression.unnest()) if isinstance(tree, exp.EQ) else ()
+    if not pair or not all(isinstance(side, exp.Column) for side in pair):
         return None
-    found = dict([sides.find(tree.this), sides.find(tree.expression)])
+    found = dict(map(sides.find, pair))
     return (found["l"], found["r"]) if len(found) == 2 else None
 
 
