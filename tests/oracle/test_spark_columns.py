@@ -142,6 +142,34 @@ def _bare(value: Any) -> Any:
     return tuple(map(_bare, value)) if isinstance(value, list | tuple) else value
 
 
+def test_fields_of_structures_have_their_names(spark: Any) -> None:
+    """Also in lists and in JSON; and all fields of a structure are no columns of its row."""
+    from pyspark.sql import functions as F
+
+    made = F.struct(F.col("k").alias("key"), (F.col("n") + 1).alias("odd `name"), "m", F.expr("x * 2 AS twice"))
+    columns = [
+        made.alias("made"),
+        F.to_json(F.struct(F.col("n").alias("number"), F.struct(F.col("k").alias("key")).alias("in"))).alias("json"),
+        F.transform(F.array("n", "m"), lambda each: F.struct(each.alias("each"), (each + 1).alias("next"))).alias("list"),
+        F.col("k").isin([]).alias("nowhere"),
+    ]
+
+    def plain(rows: list[dict[str, Any]]) -> list[str]:
+        return sorted(repr([(name, _named(value)) for name, value in row.items()]) for row in rows)
+
+    for draw in (lambda rows: rows.select(*columns), lambda rows: rows.select(made.alias("s")).select(F.col("s.*"))):
+        assert plain(on_its_own(draw)) == plain(in_batch(spark, draw))
+
+
+def _named(value: Any) -> Any:
+    """Structures with the names of their fields."""
+    if hasattr(value, "asDict"):
+        value = value.asDict()
+    if isinstance(value, dict):
+        return [(name, _named(inner)) for name, inner in value.items()]
+    return [_named(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 def test_methods_have_the_names_that_pyspark_has(spark: Any) -> None:
     from pyspark.sql import functions as F
 

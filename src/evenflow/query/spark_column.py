@@ -93,8 +93,9 @@ def _attribute(node: Any) -> str:
 
 
 def _function(node: Any) -> str:
-    name, given = node.functionName(), [_text(each) for each in _seq(node.arguments())]
+    name = node.functionName()
     low = name.lower()
+    given = [(_field if low == "struct" else _text)(each) for each in _seq(node.arguments())]
     if low in BETWEEN and len(given) == 2:
         return f"({given[0]} {BETWEEN[low]} {given[1]})"
     if low in BEHIND and len(given) == 1:
@@ -102,10 +103,23 @@ def _function(node: Any) -> str:
     if low in BEFORE and len(given) == 1:
         return f"({BEFORE[low]} {given[0]})"
     if low == "in":
-        return f"({given[0]} IN ({', '.join(given[1:])}))"
+        return f"({given[0]} IN ({', '.join(given[1:])}))" if given[1:] else "false"
     if low in ("first", "last", "first_value", "last_value") and len(given) == 2:
         return f"{name}({given[0]}) IGNORE NULLS" if given[1] == "true" else f"{name}({given[0]})"
     return f"{name}({'DISTINCT ' if node.isDistinct() else ''}{', '.join(given)})"
+
+
+def _field(node: Any) -> str:
+    """What struct(...) is made of, with the name that the field gets from it."""
+    if _kind(node) == "Alias":
+        return f"{_text(node.child())} AS {_quoted(node.name().apply(0))}"
+    return str(node.expression()) if _kind(node) == "SqlExpression" else _text(node)
+
+
+def _star(node: Any) -> str:
+    """All columns, or all fields of a structure."""
+    owner = node.unparsedTarget()
+    return "*" if not owner.isDefined() else str(owner.get())
 
 
 def _literal(node: Any) -> str:
@@ -190,7 +204,7 @@ def _lambda(node: Any) -> str:
 
 _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
     "UnresolvedAttribute": _attribute,
-    "UnresolvedStar": lambda node: "*",
+    "UnresolvedStar": _star,
     "Literal": _literal,
     "UnresolvedFunction": _function,
     "Alias": lambda node: _text(node.child()),
