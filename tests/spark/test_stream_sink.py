@@ -13,7 +13,6 @@ import pytest
 import evenflow as ef
 from evenflow.bench.background import free_ports
 from evenflow.errors import RegionsUnreachable
-from tests.ports import free_port
 from tests.spark.test_tls import Authority
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(120)]
