@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from evenflow.availability.choosing import changed
+from evenflow.availability.choosing import changed, check_alike
 from evenflow.coordinator.events import AvailabilityRequested, Denied
 from evenflow.errors import AvailabilityError, ClusterError, OperationRefused
 
@@ -46,6 +46,8 @@ class ChosenModes:
             replicas = self._coordinator.replicas
             try:
                 modes = changed(machine.layout, machine.plan.modes, box, mode, len(machine.sites), replicas, machine.journal is not None)
+                if (region := self._driven.region) is not None:
+                    check_alike(modes, region.group.name)
             except AvailabilityError as error:
                 raise OperationRefused(str(error)) from None
             said = "all boxes" if box == EVERY_BOX else f"box {box!r}"
