@@ -202,7 +202,7 @@ def decide(past: Past, now: Need, standing: Standing, bounds: Bounds, times: Tim
     jumping = len(needs) > 1 and now.load > JUMP * needs[-2].load
     enough_looks = times.looks * (2 if jumping else 1)
     kept = replace(past, needs=needs, asked=asked, more=more)
-    most_busy = present[-1]
+    most_busy = now.fullest[-1]
     if standing.changing:
         return replace(kept, more=0), Wanted(standing.sites, most_busy=most_busy)
     if standing.sites < bounds.least or more >= enough_looks:
