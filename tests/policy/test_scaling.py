@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
 import evenflow as ef
+from evenflow.errors import PolicyError
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.scaling import Bounds, Lately, Need, Past, Standing, Times, decide, enough, fullest, growth, need
 from evenflow.policy.spreading import spread
@@ -256,3 +258,18 @@ def test_what_is_pinned_stays() -> None:
     hosting = Hosting(placed, {0: 1.0, 1: 1.0}, frozenset({(1, 0), (1, 1), (1, 2)}))
     assert [move.partitions for move in spread(hosting, (1,))] == [(3,)]
     assert spread(Hosting(placed, {0: 1.0}), (1,)) == ()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"fill": 0.0}, {"fill": 80}, {"rest": 1.5}, {"past_s": -1.0}, {"calm_s": float("nan")}, {"start_s": float("inf")},
+        {"backlog_s": "30"}, {"calm_s": True}, {"looks": 0}, {"looks": 2.0}, {"looks": True},
+    ],
+)  # fmt: skip
+def test_times_that_cannot_be_are_refused(given: dict[str, Any]) -> None:
+    """Goal: who gives what makes no sense is told so at the start. With `looks=0` each look changed the number of sites, with `fill=80`
+    none ever came, and with a text every look failed, for as long as the engine lived. A file's were refused already."""
+    with pytest.raises(PolicyError, match=f"{next(iter(given))} is .*; it must be"):
+        Times(**given)
+    assert Times(fill=1, rest=1, calm_s=1, looks=1).fill == 1

@@ -15,10 +15,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heapreplace
+from math import inf
 from typing import Final
 
 import numpy as np
 
+from evenflow.errors import PolicyError
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.offered import loads_of, rates_of, sources_of, structure
 from evenflow.statistics.statistics import Statistics
@@ -54,7 +56,8 @@ class Times:
     """fill: share of its time that the busiest site may be busy. rest: a site goes only if the others are at most so busy without it: less,
     so that noise around `fill` brings nobody back. past_s: of which the p99 counts. calm_s: so long fewer sites must have been enough.
     start_s: what a site takes to come, over which a trend counts. backlog_s: within which what waits is to be done, with nothing to spare.
-    looks: so many in a row must say that more are needed, and twice as many while each sees more than the one before."""
+    looks: so many in a row must say that more are needed, and twice as many while each sees more than the one before. Raises PolicyError
+    for what cannot be."""
 
     fill: float = 0.8
     rest: float = 0.7
@@ -63,6 +66,19 @@ class Times:
     start_s: float = 15.0
     backlog_s: float = 30.0
     looks: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("fill", "rest"):
+            _judge(name, getattr(self, name), 1.0, "a share of a site's time above 0, at most 1")
+        for name in ("past_s", "calm_s", "start_s", "backlog_s"):
+            _judge(name, getattr(self, name), inf, "seconds, above 0")
+        if not isinstance(self.looks, int) or isinstance(self.looks, bool) or self.looks < 1:
+            raise PolicyError(f"looks is {self.looks!r:.40}; it must be a whole number, at least 1")
+
+
+def _judge(name: str, value: object, most: float, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most or value == inf:
+        raise PolicyError(f"{name} is {value!r:.40}; it must be {what}")
 
 
 @dataclass(frozen=True, slots=True)
