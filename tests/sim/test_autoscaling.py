@@ -35,11 +35,13 @@ class Scaled:
 
     shedding = "off"
 
-    def __init__(self, steps: list[tuple[float, float]], seconds: float, *, sites: int = 2, slots: int = 6, **given: Any) -> None:
+    def __init__(
+        self, steps: list[tuple[float, float]], seconds: float, *, sites: int = 2, slots: int = 6, count: int = BOUNDS.most, **given: Any
+    ) -> None:
         rates = [(int(at * 1e6), max(1, int(share * BOUNDS.most * CAN))) for at, share in steps]
-        self.source = VaryingEvents(1, 1 << 40, 512, count=BOUNDS.most, steps=tuple(rates))
+        self.source = VaryingEvents(1, 1 << 40, 512, count=count, steps=tuple(rates))
         self.rows = self.source.due(BEGIN_US + int(seconds * 1e6))
-        source = VaryingEvents(1, self.rows, 512, count=BOUNDS.most, steps=tuple(rates))
+        source = VaryingEvents(1, self.rows, 512, count=count, steps=tuple(rates))
         flow = ef.Dataflow("scaled")
         self.draw(flow.source(source, name="in"))
         planned = layout(flow.network, sites=BOUNDS.most, partitions=24)
@@ -164,6 +166,34 @@ def test_rows_are_left_out_by_plan_until_the_sites_are_there() -> None:
     dear, cheap = (world.output(name).num_rows - rows for name, rows in late.items())
     assert dear - CAN / 2 < cheap <= dear, "nothing is left out any more, but of epochs that were open"
     assert len(scaled.scaling.wanted) == 1
+
+
+class Narrow(Scaled):
+    """A source of one partition, which a site can read so fast and no faster: the others have nothing to do."""
+
+    shedding = "reflex"
+
+    def draw(self, rows: Any) -> None:
+        rows.select("key", "value", "ts").to(ef.sinks.memory("out"), name="out", qos=ef.qos(latency=LATENCY))
+
+
+def test_nobody_leaves_while_rows_are_left_out() -> None:
+    """Goal: sites leave when all that comes is done, and not a moment before (R3): fewer would do as well of what is too much for any of
+    them. Method: twice what one site can read, of one partition, of four sites; then a tenth."""
+    over_s = 16.0
+    narrow = Narrow([(0, 2 / BOUNDS.most), (over_s, 0.1 / BOUNDS.most)], 40, sites=4, count=1, cost=CostModel(row_us=1e6 / CAN))
+    dropped: dict[int, int] = {}
+    while not narrow.world.ended:
+        narrow.world.run_for(0.5)
+        assert narrow.world.now_us < 60_000_000
+        ledger = narrow.world.coordinator.ledger
+        dropped[narrow.world.now_us] = sum(ledger.totals().values())
+        narrow.sites.append(((narrow.world.now_us - BEGIN_US) / 1e6, narrow.hosts()))
+    assert narrow.world.error is None
+    last_us = min(at for at, rows in dropped.items() if rows == max(dropped.values()))
+    removed = [at for at, sites, _ in narrow.scaling.wanted if sites < 4]
+    assert max(dropped.values()) > 0.5 * CAN * over_s and last_us > over_s * 1e6
+    assert removed and min(removed) > last_us, (removed, last_us)
 
 
 def test_without_room_it_goes_on_with_what_there_is_and_says_so() -> None:
