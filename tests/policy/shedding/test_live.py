@@ -125,14 +125,15 @@ def test_a_table_counts_what_rows_cost_where_they_come_in(row_us: int, read_us: 
     assert (keeps["fit"][0] if keeps["fit"] else 1.0) == pytest.approx(min(1.0, left / (row_us * 1000 / WINDOW_US)), abs=0.01)
 
 
+@pytest.mark.parametrize("way", ["lp", "fit"])
 @pytest.mark.parametrize("seed", range(4))
-def test_outputs_that_are_worth_as_much_do_not_take_turns(seed: int) -> None:
+def test_outputs_that_are_worth_as_much_do_not_take_turns(seed: int, way: Way) -> None:
     """Goal: who gets most of what can be done goes on getting it while nothing has changed. What rows cost is measured, and is never twice
     the same: of two outputs of equal worth one had all and the other a quarter, and in the next round it was the other way round. Method:
     five rows for three that can be done, and costs that are up to 5% more or less."""
     random, names = Random(seed), ["one", "other"]
     planned, keeps = of_sources(*names), ()
-    planner, plans = FlowPlanner(planned, "lp"), list[list[float]]()
+    planner, plans = FlowPlanner(planned, way), list[list[float]]()
     enter = [arc.id for arc in planned.arcs if planned.segments[arc.producer].kind == "ingress"]
     for at in range(60):
         told = seen(planned, dict.fromkeys(names, 800), lambda: int(random.uniform(475, 525)), at, keeps=keeps)
@@ -140,7 +141,7 @@ def test_outputs_that_are_worth_as_much_do_not_take_turns(seed: int) -> None:
             keeps = decided.keeps
             plans.append([(keeps[arc] or (1.0,))[0] for arc in enter])
     turns = sum((one[0] < one[1]) != (other[0] < other[1]) for one, other in pairwise(plans))
-    assert plans and turns <= 1 and len(plans) < 15, (turns, plans)
+    assert plans and turns <= (1 if way == "lp" else 3) and len(plans) < 15, (turns, plans)
     assert all(1.1 < sum(plan) < 1.3 for plan in plans)
 
 

@@ -258,4 +258,4 @@ def _hold(network: FlowNetwork, whole: Any, program: Program, present: Mapping[s
                 program.gain[place * classes + of] += HELD * program.gain[at] * share * float(kept[place, of])
 
 
-__all__ = ["HEADROOM", "Shedding", "followed", "reading_of", "solve"]
+__all__ = ["HEADROOM", "HELD", "Shedding", "followed", "reading_of", "solve"]

@@ -21,7 +21,7 @@ from evenflow.plan.layout import Layout
 from evenflow.policy.offered import rates_of, sources_of
 from evenflow.policy.shedding.fill import filled
 from evenflow.policy.shedding.fit import axes_of, is_small, table
-from evenflow.policy.shedding.flow import HEADROOM, Shedding, followed, reading_of, solve
+from evenflow.policy.shedding.flow import HEADROOM, HELD, Shedding, followed, reading_of, solve
 from evenflow.policy.shedding.linear import Linear
 from evenflow.policy.shedding.linear import of as linear_of
 from evenflow.policy.shedding.network import Arc, FlowNetwork, Output, Source
@@ -170,7 +170,7 @@ class FlowPlanner:
         """keeps: of the plan that acts."""
         begun, present = bool(keeps), {str(arc): keep for arc, keep in enumerate(keeps) if keep}
         if self.way == "fit" and network.classes == 1 and network.sources and not self._mixed(network):
-            by_table = self._by_table(network, rates, begun=begun)
+            by_table = self._by_table(network, rates, keeps)
             if by_table is not None:
                 return by_table
         if not begun:
@@ -203,18 +203,24 @@ class FlowPlanner:
         protected = network.protected()
         return any(place in protected for place, arc in enumerate(network.arcs) if arc.up in network.sources)
 
-    def _by_table(self, network: FlowNetwork, rates: Mapping[str, float], *, begun: bool) -> Keeps | None:
+    def _by_table(self, network: FlowNetwork, rates: Mapping[str, float], keeps: Keeps) -> Keeps | None:
         """Rows are left out where they come in, by the point of a table that is looked up and raised to what there is room for beside what
         is read. A source that has cost nothing so far is in nobody's way, and keeps all. None: there would be more points than a table
-        has, or a site has too much by what it reads alone."""
-        linear = _beside_reading(linear_of(network, headroom=HEADROOM if begun else FULL), network, rates)
+        has, or a site has too much by what it reads alone. keeps: of the plan that acts."""
+        linear = _beside_reading(linear_of(network, headroom=HEADROOM if keeps else FULL), network, rates)
         offered = np.array([rates[name] for name in linear.inputs])
         if linear.fits(offered[None])[0]:
             return ()
         linear = _beside_reading(linear_of(network, headroom=HEADROOM), network, rates)
         if not is_small(len(linear.inputs), EPSILON) or linear.limit.min() <= 0:
             return None
-        point = filled(linear, table(linear, axes_of(linear.most(), EPSILON)).lookup(offered), offered)[0]
+        present = {arc.producer: keep[0] for arc, keep in zip(self.layout.arcs, keeps) if keep}
+        held = np.array([present.get(int(name), 1.0) for name in linear.inputs])
+        valued = replace(linear, worth=linear.worth * (1 + HELD * held)) if keeps else linear
+        point = filled(valued, table(valued, axes_of(valued.most(), EPSILON)).lookup(offered), offered)[0]
+        near = _beside_reading(linear_of(network, headroom=NEAR), network, rates)
+        if keeps and near.fits((offered * held)[None])[0] and (offered * held) @ linear.worth >= AS_GOOD * (point @ linear.worth):
+            return keeps
         share = {int(name): float(kept / came) if came > 0 else 1.0 for name, kept, came in zip(linear.inputs, point, offered, strict=True)}
         return tuple((share[arc.producer],) if share.get(arc.producer, 1.0) < 1 - 1e-9 else () for arc in self.layout.arcs)
 
