@@ -7,22 +7,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from typing import Final
 
-_BEGIN = "import sys; sys.path[:] = sys.argv.pop(1).split('\\0'); "
+_BEGIN: Final = "import sys; sys.path[:] = sys.argv.pop(1).split(chr(10)); "
 
 
-def path_of_child(folders: Sequence[str] = ()) -> list[str]:
-    """The path of this process, without the current directory; behind all others that, and folders."""
+def command_of(code: str, *arguments: str) -> list[str]:
+    """What starts it. code: statements on one line."""
+    path = "\n".join(each.replace("\n", "") for each in _path_of_child())
+    return [sys.executable, "-P", "-c", _BEGIN + code, path, *arguments]
+
+
+def _path_of_child() -> list[str]:
+    """The path of this process, but the current directory stands behind all others."""
     here = os.getcwd()
     first = [each for each in sys.path if each and os.path.realpath(each) != os.path.realpath(here)]
-    return list(dict.fromkeys([*first, here, *folders]))
+    return list(dict.fromkeys([*first, here]))
 
 
-def command_of(code: str, *arguments: str, folders: Sequence[str] = ()) -> list[str]:
-    """What starts it. code: statements on one line. folders: where it may find modules, too."""
-    path = [each.replace("\n", "") for each in path_of_child(folders)]
-    return [sys.executable, "-P", "-c", _BEGIN.replace("'\\0'", "chr(10)") + code, "\n".join(path), *arguments]
-
-
-__all__ = ["command_of", "path_of_child"]
+__all__ = ["command_of"]

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-def two_stages(rate: int | None, rows: int | None = None, keys: int = 16_384) -> Dataflow:
+def two_stages(rate: int) -> Dataflow:
     """Count per key, then count per count: two exchanges."""
     import evenflow as ef
 
     flow = ef.Dataflow("two-stages")
-    counts = flow.source(ef.sources.generator(rate=rate, rows=rows, keys=keys)).group_by("key").agg(n="count(*)", combine=False)
+    counts = flow.source(ef.sources.generator(rate=rate, keys=16_384)).group_by("key").agg(n="count(*)", combine=False)
     counts.group_by("n").agg(keys="count(*)", combine=False).to(ef.sinks.discard())
     return flow
 

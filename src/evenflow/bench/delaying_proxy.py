@@ -26,10 +26,10 @@ JOIN_S: Final = 5.0
 
 
 class DelayingProxy:
-    """host, port: where it listens; target: where connections lead to. delay_ms: one way. Its methods may be called by any thread, and have
-    had their effect when they return. brought_bytes: from the target to those who dialled, so far."""
+    """host: where it listens, at a free port; target: where connections lead to. delay_ms: one way. Its methods may be called by any
+    thread, and have had their effect when they return. brought_bytes: from the target to those who dialled, so far."""
 
-    def __init__(self, target: tuple[str, int], delay_ms: float = 0.0, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, target: tuple[str, int], delay_ms: float = 0.0, host: str = "127.0.0.1") -> None:
         if not socket.getaddrinfo(host, None)[0][4][0].startswith("127."):  # type: ignore[union-attr]
             raise EvenflowError(f"the proxy listens on loopback only, and {host} is not; give it 127.0.0.1")
         self.target = target
@@ -38,7 +38,7 @@ class DelayingProxy:
         self.reactor = Reactor()
         self.connections: dict[_Carried, None] = {}
         self.brought_bytes = 0
-        self._listening = socket.create_server((host, port))
+        self._listening = socket.create_server((host, 0))
         self._listening.setblocking(False)
         self.address: tuple[str, int] = self._listening.getsockname()[:2]
         self._closing = False

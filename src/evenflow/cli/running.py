@@ -22,7 +22,6 @@ from evenflow.cli.recording import Recorder, Recording
 from evenflow.cli.settings import Settings
 from evenflow.cli.showing import Accessories, Screen
 from evenflow.cli.standing_by import standing_by
-from evenflow.coordinator.hosting import Hosting
 from evenflow.coordinator.requests import KILL
 from evenflow.errors import AvailabilityError, EngineUnreachable, EvenflowError, PolicyError, QueryError
 from evenflow.monitor.kill import Kill, compared_sentence
@@ -30,6 +29,7 @@ from evenflow.monitor.live import REFRESH_HZ, Results, View
 from evenflow.monitor.picture import picture
 from evenflow.monitor.summary import plain_line, report, summary_table
 from evenflow.monitor.timeline import event_line
+from evenflow.monitor.viewed import hosting_of
 from evenflow.statistics.progress import Progress
 
 if TYPE_CHECKING:
@@ -415,11 +415,6 @@ class Watch:
     def _save_picture(self) -> None:
         assert self._request.picture is not None
         self._request.picture.write_text(picture(self._view.drawn(self._view.note), self._request.app_name), encoding="utf-8")
-
-
-def hosting_of(progress: Progress) -> dict[int, Hosting]:
-    """Who hosts what now."""
-    return {site.site: Hosting(site.partitions, site.coming) for site in progress.sites}
 
 
 def kill_event(kill: Kill) -> dict[str, Any]:

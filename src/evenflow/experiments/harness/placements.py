@@ -15,12 +15,12 @@ STEP_S: Final = 0.01
 """An epoch."""
 
 
-def trees(random: np.random.Generator, boxes: int, sources: int = SOURCES, sites: int = SITES) -> Model:
+def trees(random: np.random.Generator, boxes: int) -> Model:
     """A tree of boxes for each source, all of about the same number: 1 to 3 children each, 0.1 to 1 ms per row, selectivity 1 or 0.5 to 1,
     each half of the time (BO fig. 5)."""
-    coefficients, links, first = np.zeros((boxes, sources)), list[tuple[int, int]](), 0
-    for source in range(sources):
-        size = boxes // sources + (source < boxes % sources)
+    coefficients, links, first = np.zeros((boxes, SOURCES)), list[tuple[int, int]](), 0
+    for source in range(SOURCES):
+        size = boxes // SOURCES + (source < boxes % SOURCES)
         grown, rows = 1, [1.0] * size
         for box in range(size):
             coefficients[first + box, source] = rows[box] * random.uniform(1e-4, 1e-3)
@@ -30,7 +30,7 @@ def trees(random: np.random.Generator, boxes: int, sources: int = SOURCES, sites
                 rows[grown] = rows[box] * passes
                 grown += 1
         first += size
-    return Model(coefficients, np.ones(sites), tuple(links))
+    return Model(coefficients, np.ones(SITES), tuple(links))
 
 
 def bursts(random: np.random.Generator, windows: int, sources: int = SOURCES, *, share: float = 0.1, times: float = 4.0) -> Floats:

@@ -21,11 +21,9 @@ class UiProcess:
     """control: the engine's control file. port: None: the first free one from 4141 on. frame: who may show it in a frame; None: nobody.
     besides: what else this engine can be asked for. It dies alone: nothing waits for it."""
 
-    def __init__(
-        self, control: Path, port: int | None = None, *, read_only: bool = False, frame: str | None = None, besides: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, control: Path, port: int | None = None, *, frame: str | None = None, besides: Sequence[str] = ()) -> None:
         self.frame = frame
-        options = [*([] if port is None else ["--port", str(port)]), *(["--read-only"] if read_only else [])]
+        options = [] if port is None else ["--port", str(port)]
         options += [] if frame is None else ["--frame", frame]
         options += [word for name in besides for word in ("--besides", name)]
         self._process = subprocess.Popen(

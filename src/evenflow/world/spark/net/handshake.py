@@ -44,6 +44,8 @@ MAC_BYTES: Final = 32
 HELLO_BYTES_MAX: Final = 2048
 HANDSHAKE_BYTES_MAX: Final = 4 + NONCE_BYTES + MAC_BYTES + 2 + HELLO_BYTES_MAX
 HANDSHAKE_TIMEOUT_S: Final = 5.0
+DEAD_AFTER_MS: Final = 10_000
+"""What was sent and not acknowledged for so long ends a connection."""
 
 Hello = dict[str, Any]
 
@@ -194,10 +196,10 @@ def dial(address: tuple[str, int], secret: Trusted, hello: Hello, timeout_s: flo
         raise
 
 
-def tune(sock: socket.socket, dead_after_ms: int = 10_000) -> None:
+def tune(sock: socket.socket) -> None:
     """No delay for small messages, and an end for a connection whose other end has vanished without a word."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_USER_TIMEOUT", dead_after_ms), ("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
+    for name, value in (("TCP_USER_TIMEOUT", DEAD_AFTER_MS), ("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

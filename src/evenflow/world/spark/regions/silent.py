@@ -46,8 +46,9 @@ class Silent:
     """Of one run. after: its first epoch comes behind this one. sinks: those that are compared. on_believed: is called once, with the epoch
     behind which all is as live regions have it, in whichever thread has found it out. From any thread."""
 
-    def __init__(self, after: int, sinks: Sequence[str], on_believed: Callable[[int], None] = lambda since: None) -> None:
-        self.after, self.on_believed = after, on_believed
+    def __init__(self, after: int, sinks: Sequence[str]) -> None:
+        self.after = after
+        self.on_believed: Callable[[int], None] = lambda since: None
         self.gate = Gate({sink: Silence.behind(sink, after) for sink in sinks})
         self.over = threading.Event()
         self._lock = threading.Lock()
