@@ -89,6 +89,17 @@ def test_the_glossary_has_every_word_once_with_its_source() -> None:
         assert re.search(r"\b(FT|FH|FL|HW|BO|EF)\b", rows[0].split("|")[3]), word
 
 
+def test_the_glossary_tells_two_meanings_of_a_word_apart() -> None:
+    """One word, one meaning; where there are two, each says of what."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| "):
+            word, meaning, *_ = line.removeprefix("| ").split(" | ")
+            found.setdefault(word, []).append(meaning)
+    twice = {word: meanings for word, meanings in found.items() if len(meanings) > 1}
+    assert len(found) > 150 and [word for word, meanings in twice.items() if not all(m.startswith("of ") for m in meanings)] == []
+
+
 def test_the_query_in_the_readme_can_be_built(tmp_path: Path) -> None:
     code = (ROOT / "README.md").read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     before, main, program = code.partition('if __name__ == "__main__":\n')
