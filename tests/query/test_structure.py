@@ -15,6 +15,8 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow.coordinator.differences import differences
+from evenflow.coordinator.versions import asked_for
 from evenflow.errors import LocationError
 from evenflow.plan.layout import Layout
 from evenflow.query.builder import Dataflow
@@ -132,6 +134,30 @@ def test_where_a_sink_writes_counts_and_how_patient_it_is_does_not(tmp_path: Pat
     assert first_difference(of(to("a")), of(to("a", retries=9))) is None
     found = first_difference(of(to("a")), of(to("b")))
     assert found is not None and "'out', path" in found
+
+
+def test_a_program_is_the_same_however_often_a_process_has_run_it() -> None:
+    """Names that sinks have by themselves are counted in a process: in a notebook, a program that is run again has others."""
+
+    def to_topic(**named: str) -> Layout:
+        return layout(flow_of(sink=ef.sinks.kafka("localhost:9092", "t", **named)).network, sites=2)
+
+    first = json.loads(json.dumps(structure(to_topic())))
+    again = as_before(to_topic(), first)
+    assert again.sinks["out"].name == first["sinks"]["out"]["name"], "by which the topic knows the run"
+    assert first_difference(first, structure(again)) is None and structure_digest(structure(again)) == structure_digest(first)
+    assert "'out', name" in str(first_difference(first, structure(as_before(to_topic(name="mine"), first))))
+    kept = [of(flow_of(sink=ef.sinks.memory())) for _ in range(2)]
+    assert kept[0] == kept[1]
+    kept[0]["sinks"]["out"]["name"] = "memory-1"  # So others have written it down.
+    assert first_difference(kept[0], kept[1]) is None
+    assert first_difference(of(flow_of(sink=ef.sinks.memory("a"))), of(flow_of(sink=ef.sinks.memory("b")))) is not None
+
+
+def test_a_version_may_write_to_a_topic_by_a_name_that_it_has_by_itself() -> None:
+    running, wanted = (layout(flow_of(sink=ef.sinks.kafka("localhost:9092", "t")).network, sites=2) for _ in range(2))
+    found = differences(running, asked_for(wanted, running, {}))
+    assert [each for each in found if each.change != "same"] == []
 
 
 def test_what_a_callback_does_is_no_part_of_the_rows() -> None:

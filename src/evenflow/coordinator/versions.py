@@ -56,10 +56,11 @@ def with_table(running: Layout, plan: Plan, name: str, table: pa.Table, number: 
 
 def asked_for(planned: Layout, running: Layout, contents: Mapping[str, pa.Table]) -> Layout:
     """What somebody wants to go on as. planned: for as many sites, partitions and writers, and the columns of `columns_of`. contents: of
-    its refreshed tables. What sources have looked up when the run was begun, such as their partitions and the time, stays."""
+    its refreshed tables. What sources have looked up when the run was begun, such as their partitions and the time, stays, and so do names
+    that sinks have by themselves."""
     try:
         own = {name: source for name, source in running.sources.items() if not source.pushed}
-        known = as_written(replace(running, segments=(), arcs=(), sinks={}, sources=own))
+        known = as_written(replace(running, segments=(), arcs=(), sources=own))
         planned = as_before(planned, known)
     except LocationError:
         pass  # A source cannot go on so, which `differences` says.

@@ -16,6 +16,8 @@ from typing import Any, Final
 from evenflow.errors import LocationError
 from evenflow.plan.layout import Layout, Segment, Step
 from evenflow.query.footprint import footprint
+from evenflow.sinks.memory import NUMBERED
+from evenflow.sinks.sink import Sink
 from evenflow.sources.cut import CutSource
 from evenflow.sources.database import shown
 from evenflow.sources.source import Source
@@ -97,7 +99,7 @@ def _end(described: Any) -> Structure:
         value = getattr(described, field.name)
         if field.metadata.get("later") and value == field.default:
             continue
-        if field.repr and field.name not in OF_NO_MATTER:
+        if field.repr and field.name not in OF_NO_MATTER and not (field.name == "name" and getattr(described, "is_numbered", False)):
             said[field.name] = _end_field(field.name, value)
     if (position := getattr(described, "position", None)) is not None:
         said["position"] = position  # What the journal says of places in the source is of this column.
@@ -117,13 +119,16 @@ def _has_code(said: Any) -> bool:
 
 
 def as_before(layout: Layout, before: Structure, sites: int = 1) -> Layout:
-    """The layout with what its sources looked up when they were made as it was at the first start: there a driver goes on.
+    """The layout with what its sources looked up when they were made as it was at the first start, and names that its sinks have by
+    themselves: there a driver goes on.
 
     sites: with which it is planned. Raises LocationError if a source does not have the same places to look at any more.
     """
     sources = {name: _source_as_before(name, source, before["sources"].get(name, {})) for name, source in layout.sources.items()}
     segments = tuple(_as_many(segment, layout.sources, sources, sites) for segment in layout.segments)
-    return replace(layout, segments=segments, sources=sources)
+    known = before.get("sinks", {})
+    sinks = {name: sink.goes_on_as(known.get(name, {})) if isinstance(sink, Sink) else sink for name, sink in layout.sinks.items()}
+    return replace(layout, segments=segments, sources=sources, sinks=sinks)
 
 
 def _as_many(segment: Segment, now: Mapping[str, Any], before: Mapping[str, Any], sites: int) -> Segment:
@@ -168,10 +173,17 @@ def _listed(places: Any) -> str:
 
 def first_difference(before: Structure, now: Structure) -> str | None:
     """What a person needs to find it: the box, the field, what it was and what it is. None if there is none."""
+    before = {**before, "sinks": {name: _without_number(said) for name, said in before["sinks"].items()}}
     for find in (_python, _boxes, _streams, _ends):
         for found in find(before, now):
             return found
     return None if before == now else "it is laid out in another way"
+
+
+def _without_number(said: Structure) -> Structure:
+    """Of a sink, without a name that earlier versions wrote down though it said nothing."""
+    numbered = said.get("kind") == "memory" and NUMBERED.fullmatch(str(said.get("name", ""))) is not None
+    return {field: value for field, value in said.items() if field != "name"} if numbered else said
 
 
 def _python(before: Structure, now: Structure) -> Iterator[str]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Literal
@@ -311,6 +312,11 @@ class KafkaSink(Declared, Sink):
         super().__post_init__()
         if self.format == "raw" and self.key not in (None, "key"):
             raise QueryError(f"kafka sink {self.topic}: format is json, with a key column, or raw, with the columns key and value")
+
+    def goes_on_as(self, known: Mapping[str, Any]) -> KafkaSink:
+        """A name that was given by itself is counted in a process, and the topic knows the run by that of its first start."""
+        was, by_itself = known.get("name"), re.fullmatch(rf"{re.escape(self.topic)}-\d+", self.name) is not None
+        return replace(self, name=was) if by_itself and known.get("topic") == self.topic and isinstance(was, str) else self
 
     def open(self, run_id: str) -> KafkaWriter:
         return KafkaWriter(self, run_id)

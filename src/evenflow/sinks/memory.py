@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
@@ -14,6 +15,7 @@ from evenflow.stream.ids import run_of
 
 EPOCHS: Final[dict[str, list[tuple[int, pa.RecordBatch]]]] = {}
 """What each name holds, in this process: (epoch, batch) in epoch order."""
+NUMBERED: Final = re.compile(r"memory-\d+")
 RUNS: Final[dict[str, str]] = {}
 """By name, what the run is known by that has put it there."""
 
@@ -51,6 +53,11 @@ class MemorySink(Declared, Sink):
     backoff_ms: int = field(default=100, kw_only=True)
     MAY: ClassVar[Mapping[str, May]] = PATIENCE
     option_owner: ClassVar[str] = "memory sink"
+
+    @property
+    def is_numbered(self) -> bool:
+        """Its name was given by itself, and is another one whenever the program is run again in a process."""
+        return NUMBERED.fullmatch(self.name) is not None
 
     def open(self, run_id: str) -> Writer:
         return MemoryWriter(self.name, run_id)

@@ -149,6 +149,10 @@ class Sink(ABC):
         epoch, at most 1,000 bytes. Raises SinkError."""
         raise NotImplementedError(f"a {self.kind} sink cannot compare what it has with what a region brings")
 
+    def goes_on_as(self, known: Mapping[str, Any]) -> Sink:
+        """The description with which a run goes on. known: what was said of the one with which it was begun, as JSON has it."""
+        return self
+
     def prepare(self, run_id: str, schema: pa.Schema) -> int:
         """See that rows of these columns can be written, where sites write by themselves; in the driver, before a row is read. Returns the
         last epoch of the run that is there, 0 if none is. Raises SinkError."""
