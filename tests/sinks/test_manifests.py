@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 from evenflow import sinks
 from evenflow.errors import SinkError
 from evenflow.sinks.closings import read_committed
+from evenflow.sinks.manifests import value_from
 
 OLD = Path(__file__).parent / "format_2"
 """Written by a version that published each part by itself. The commit at 2 is whole; that at 4 died between two publications; a part of the
@@ -87,3 +89,10 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes, why: str) -
     (tmp_path / "_evenflow" / "manifest-r-000000000001.json").write_bytes(text)
     with pytest.raises(SinkError, match=f"manifest-r-000000000001.json .*{why}|manifest-r-000000000001.json has {why}"):
         read_committed(str(tmp_path))
+
+
+def test_a_decimal_that_arrow_must_not_be_given_is_an_error() -> None:
+    type_ = pa.decimal128(10, 2)
+    assert value_from("d", "1.50", type_).as_py() == Decimal("1.50") and value_from("d", None, type_).as_py() is None
+    with pytest.raises(pa.ArrowInvalid, match="column 'd': 1e-999999999 is no decimal"):
+        value_from("d", "1e-999999999", type_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,22 @@ def test_a_column_with_a_collation_is_refused_by_its_name(tmp_path: Path) -> Non
     for begin in (lambda: read(source), lambda: ef.sources.delta(tmp_path)):
         with pytest.raises(TypeMismatch, match="column 'text' is a string collate UTF8_LCASE"):
             begin()
+
+
+def test_a_decimal_of_the_log_that_arrow_must_not_be_given_is_an_error(tmp_path: Path) -> None:
+    """Whoever may write to the table could end each process that reads it."""
+    table = pa.table({"id": [1], "d": pa.array([Decimal("1.50")], pa.decimal128(10, 2))})
+    for _ in range(2):
+        write(tmp_path, table, partition_by=["d"])
+    log = tmp_path / "_delta_log/00000000000000000001.json"
+    said = [json.loads(line) for line in log.read_text().splitlines()]
+    for added in (each["add"] for each in said if "add" in each):
+        added["partitionValues"]["d"] = "1e-999999999"
+    source = ef.sources.delta(tmp_path, version=0)
+    assert [row["d"] for row in read(source)] == [Decimal("1.50")] * 2
+    log.write_text("".join(json.dumps(each) + "\n" for each in said))
+    with pytest.raises(SourceError, match="column 'd': 1e-999999999 is no decimal"):
+        read(source)
 
 
 def test_no_table(tmp_path: Path) -> None:

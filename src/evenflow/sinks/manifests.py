@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
 from evenflow.sinks.joined import NotJoinable, footer_bytes, joined_end
+from evenflow.sources.decimals import check_decimals
 from evenflow.sources.description import type_from_text
 from evenflow.store.files import FileStore
 from evenflow.stream.digest import digest_of
@@ -175,14 +176,16 @@ def with_values(table: pa.Table, detail: str) -> pa.Table:
     """The table with the partition columns, which its file does not have."""
     said = json.loads(detail) if detail else {"types": [], "values": {}}
     for name, type_ in said["types"]:
-        value = value_from(said["values"][name], type_from_text(type_))
+        value = value_from(name, said["values"][name], type_from_text(type_))
         table = table.append_column(pa.field(name, value.type), pa.repeat(value, table.num_rows))
     return table
 
 
-def value_from(text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """What `evenflow.sinks.places.value_text` has made a text of. Of a time with a zone it is the time in UTC."""
+def value_from(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
+    """What `evenflow.sinks.places.value_text` has made a text of. Of a time with a zone it is the time in UTC. Raises ArrowInvalid."""
     said = pa.scalar(text, pa.string())
+    if pa.types.is_decimal(type_) and text is not None:
+        check_decimals(name, [text], type_)
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return pc.assume_timezone(said.cast(pa.timestamp(type_.unit)), "UTC").cast(type_)
     return said.cast(type_)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from evenflow.errors import EvenflowError, QueryError, SourceError
+from evenflow.sources.decimals import check_decimals
 from evenflow.sources.files import BATCH_ROWS, check_schema, conform, parquet_file, plain_type, wanted_of, without_zones
 from evenflow.sources.settings import Settings, check_no_secrets
 from evenflow.sources.source import Reader, Source
@@ -205,14 +206,17 @@ def with_values(table: pa.Table, values: Mapping[str, str | None], columns: pa.S
     for column in columns:
         if column.name not in table.column_names:
             text = pa.scalar(values.get(column.name), pa.string())
-            table = table.append_column(column.name, pa.repeat(_typed(text, column.type), table.num_rows))
+            table = table.append_column(column.name, pa.repeat(_typed(column.name, text, column.type), table.num_rows))
     return table.select(columns.names)
 
 
-def _typed(text: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
+def _typed(name: str, text: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
+    """The value of a partition column, as the log says it. Raises ArrowInvalid."""
     if pa.types.is_timestamp(type_) and type_.tz is not None and text.is_valid:
         naive = pa.scalar(text.as_py().removesuffix("Z").removesuffix("+00:00").replace("T", " "), pa.string()).cast(pa.timestamp("us"))
         return pc.assume_timezone(naive, "UTC").cast(type_)
+    if pa.types.is_decimal(type_) and text.is_valid:
+        check_decimals(name, [text.as_py()], type_)
     return text.cast(plain_type(type_))
 
 
