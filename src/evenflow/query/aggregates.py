@@ -347,16 +347,21 @@ def partial_cells(calls: Sequence[AggCall], schema: pa.Schema) -> tuple[Cell, ..
 
 WINDOW_START: Final = "window_start"
 WINDOW_END: Final = "window_end"
+NEWEST_ROWS: Final = "newest_rows(*)"
+"""How many of a partial result's rows are in no later window, where windows do not slide by a part of their size: those of one row are not
+told from those of another by their number there, and a row is late if its newest window is over."""
 
 
 def partial_schema(schema: pa.Schema, keys: Sequence[str], calls: Sequence[AggCall], window: TimeWindow | None) -> pa.Schema:
     """Output of a `combine` step over `schema`: keys, window_start if windowed, as the time that windows are over, one column per word of
-    each cell."""
+    each cell, and NEWEST_ROWS where it is needed."""
     fields = [schema.field(key) for key in keys]
     if window is not None:
         fields.append(pa.field(WINDOW_START, schema.field(window.column).type))
     for cell in partial_cells(calls, schema):
         fields += [pa.field(name, kind) for name, kind in zip(cell.partial_names, cell.partial_types, strict=True)]
+    if window is not None and window.size_us % window.slide_us:
+        fields.append(pa.field(NEWEST_ROWS, pa.int64()))
     return pa.schema(fields)
 
 

@@ -12,14 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from evenflow.kernels.columns import frozen
+from evenflow.kernels.columns import frozen, integers_of
 from evenflow.kernels.hash import hash_columns
 from evenflow.kernels.hot import PLACES, fold_groups, group_hot
 from evenflow.operator.operator import Stateless
 from evenflow.operator.totals.totals import Totals
 from evenflow.operator.totals.user_states import first_states
 from evenflow.operator.totals.windowing import windows_of
-from evenflow.query.aggregates import AggCall, TimeWindow, partial_schema
+from evenflow.query.aggregates import NEWEST_ROWS, AggCall, TimeWindow, partial_schema
 from evenflow.state.held_rows import join_rows
 from evenflow.state.keys import identity, key_columns
 from evenflow.state.pages import NO_EXTRA
@@ -77,6 +77,9 @@ class Combine(Stateless):
             arrays.append(pa.array(starts[at]).view(self.schemas[0].field(len(self._keys)).type))
         states = {call.name: first_states(call, call.made, rows.batch, ordinals, groups) for call in self._made if call.made is not None}
         arrays += self._totals.partials(words, states)
+        if self._window is not None and NEWEST_ROWS in self.schemas[0].names:
+            newest = integers_of(rows.batch.column(self._window.column)) - starts < self._window.slide_us
+            arrays.append(pa.array(sign * np.bincount(ordinals[newest], minlength=groups)))
         return Rows(pa.RecordBatch.from_arrays(arrays, schema=self.schemas[0]), rows.partition[at], hashes[at])
 
 

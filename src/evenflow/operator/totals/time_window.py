@@ -15,7 +15,7 @@ from evenflow.operator.operator import Reaching
 from evenflow.operator.totals.ordered_totals import EventOrder
 from evenflow.operator.totals.window_totals import WindowTotals
 from evenflow.operator.totals.windowing import windows_of
-from evenflow.query.aggregates import WINDOW_START, AggCall, TimeWindow
+from evenflow.query.aggregates import NEWEST_ROWS, WINDOW_START, AggCall, TimeWindow
 from evenflow.state.keys import describe, identity
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.change import CHANGE_FIELD, changed_rows
@@ -88,16 +88,17 @@ class TimeWindowAggregate(WindowTotals, Reaching):
 
         A row is counted in each of its windows, n that follow each other, so every n-th window has it once. From the newest window on that
         may be the first one of a row that is late, every n-th is looked at. Where `slide_us` does not divide `size_us`, some rows have n
-        windows and others n - 1: of these some are not counted.
+        windows and others n - 1: then it is said how many have no later one.
         """
+        if NEWEST_ROWS in late.schema.names:
+            return int(integers_of(late.column(NEWEST_ROWS)).sum())
         window = self._window
-        apart = -(-window.size_us // window.slide_us) * window.slide_us
         newest = before - window.size_us
         newest -= (newest - window.start_us) % window.slide_us
-        first = newest - apart + window.slide_us
+        first = newest - window.size_us + window.slide_us
         starts = integers_of(late.column(WINDOW_START))
         rows = integers_of(late.column(_ROWS_COLUMN))
-        return int(rows[(starts <= first) & ((first - starts) % apart == 0)].sum())
+        return int(rows[(starts <= first) & ((first - starts) % window.size_us == 0)].sum())
 
     def _windows_of(self, rows: Rows, before: int) -> tuple[Int64s, Int64s, npt.NDArray[np.uint8]]:
         if self._partial:
