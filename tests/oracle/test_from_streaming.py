@@ -294,6 +294,24 @@ QUERIES = {
         )
     ),
     "a time that is not selected": Ported(lambda t, u, table: timely(t).select("k").dropDuplicates()),
+    "columns as rows": Ported(
+        lambda t, u, table: (
+            timely(t).unpivot(["ts", "k"], [F.col("n").cast("double").alias("n"), "x"], "what", "value")
+            .groupBy(F.window("ts", "10 seconds"), "what").agg(F.sum("value").alias("s"))
+        )
+    ),
+    "columns as rows, in Spark": Ported(
+        lambda t, u, table: (
+            timely(t.select("ts", "k", F.col("n").cast("double").alias("n"), "x").melt(["ts", "k"], ["n", "x"], "what", "value"))
+            .groupBy(F.window("ts", "10 seconds"), "what").agg(F.sum("value").alias("s"))
+        )
+    ),
+    "columns of a window as rows": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "10 seconds"), "k").agg(F.max("x").alias("most"), F.min("x").alias("least"))
+            .select("window.start", "k", "most", "least").unpivot(["start", "k"], ["most", "least"], "what", "value")
+        )
+    ),
     "expressions": Ported(
         lambda t, u, table: (
             timely(t).where("k LIKE '%1' OR k IN ('k2', 'k3') AND NOT (n BETWEEN 3 AND 5)").where("ts >= TIMESTAMP '2023-11-14 22:13:30'")

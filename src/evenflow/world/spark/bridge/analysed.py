@@ -91,6 +91,8 @@ class _Session:
         output = tuple(_attribute(column) for column in _each(node.output()))
         text = str(node.simpleString(1000)) if streaming else ""
         delay_us = None
+        if kind == "Expand" and fields.get("projections") is None:  # JSON has no lists of what the analyser has mapped.
+            fields = {**fields, "projections": [[json.loads(tree.toJSON()) for tree in _each(made)] for made in _each(node.projections())]}
         if kind == "EventTimeWatermark":
             delay_us = 1000 * int(self._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs(node.delay()))
         if streaming and kind in _JUDGED and _PYTHON in json.dumps(fields):
