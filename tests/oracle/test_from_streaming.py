@@ -286,6 +286,11 @@ QUERIES = {
             .groupBy(F.window("ts", "10 seconds"), "k").agg(F.sum("v").alias("s"))
         )
     ),
+    "a structure of many fields": Ported(
+        lambda t, u, table: (
+            timely(t).dropDuplicates(["k", "ts"]).select(F.to_json(F.struct("*", *map(F.lit, range(30)))).alias("v"))
+        )
+    ),
     "in Spark and here": Ported(
         lambda t, u, table: (
             t.withColumn("parts", F.split("k", "")).withColumn("part", F.explode("parts")).withWatermark("ts", "1 minute")
@@ -403,6 +408,10 @@ REFUSED = {
     ),
     "limit": (lambda t: timely(t).limit(3), "GlobalLimit", "3"),
     "try_cast": (lambda t: timely(t).dropDuplicates(["n"]).where("try_cast(k AS INT) > 1"), "Filter", "try_cast"),
+    "try_cast behind many others": (
+        lambda t: timely(t).dropDuplicates(["n"]).select(F.struct(*[F.lit(i) for i in range(40)], F.expr("try_cast(k AS INT)"))),
+        "Project", "struct(",
+    ),
     "an aggregate": (
         lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).agg(F.histogram_numeric("x", F.lit(3))),
         "Aggregate", "histogramnumeric(x, 3)",

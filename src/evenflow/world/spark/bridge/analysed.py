@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 from evenflow import sources
 from evenflow.errors import NotPortable, QueryError
@@ -72,6 +73,10 @@ class _Session:
 
     def plan(self) -> Plan:
         """The analysed plan. WITH is written out where it is read; IN (SELECT ...) and EXISTS are the joins that Spark makes of them."""
+        with self._whole_texts():
+            return self._plan()
+
+    def _plan(self) -> Plan:
         root: Any = self._df._jdf.queryExecution().analyzed()
         nodes = json.loads(root.toJSON())
         if any(kind_of(node) == "WithCTE" for node in nodes):
@@ -89,7 +94,7 @@ class _Session:
         children = tuple(self._read(nodes, child) for child in _each(node.children()))
         streaming = bool(node.isStreaming())
         output = tuple(_attribute(column) for column in _each(node.output()))
-        text = str(node.simpleString(1000)) if streaming else ""
+        text = str(node.simpleString(_MANY)) if streaming else ""
         delay_us = None
         if kind == "Expand" and fields.get("projections") is None:  # JSON has no lists of what the analyser has mapped.
             fields = {**fields, "projections": [[json.loads(tree.toJSON()) for tree in _each(made)] for made in _each(node.projections())]}
@@ -98,6 +103,20 @@ class _Session:
         if streaming and kind in _JUDGED and _PYTHON in json.dumps(fields):
             self._keep_functions(kind, text, node)
         return Plan(kind, fields, children, text, streaming, output, delay_us, node)
+
+    @contextmanager
+    def _whole_texts(self) -> Iterator[None]:
+        """Spark leaves arguments of long calls out of its texts, and there may be a try_cast or an option among them."""
+        conf = self._jvm.org.apache.spark.sql.internal.SQLConf.get()
+        before = conf.getConfString(_ARGUMENTS) if conf.contains(_ARGUMENTS) else None
+        conf.setConfString(_ARGUMENTS, str(_MANY))
+        try:
+            yield
+        finally:
+            if before is None:
+                conf.unsetConf(_ARGUMENTS)
+            else:
+                conf.setConfString(_ARGUMENTS, before)
 
     def _keep_functions(self, kind: str, text: str, node: Any) -> None:
         try:
@@ -122,6 +141,9 @@ class _Session:
         return self._jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(items))
 
 
+_ARGUMENTS: Final = "spark.sql.debug.maxToStringFields"
+_MANY: Final = 100_000
+"""Columns and arguments that the text of a node may have."""
 _PYTHON = "catalyst.expressions.PythonUD"
 """What the classes of calls of Python functions begin with."""
 
