@@ -174,6 +174,21 @@ QUERIES = {
             .select("s.k", F.col("s")["in"]["n"].alias("n"), "x", "least", "window")
         )
     ),
+    "structures with other fields": Ported(
+        lambda t, u, table: (
+            timely(t.withColumn("in", F.when(F.col("n") > 4, F.struct("n", "x"))).withColumn("s", F.expr("if(n > 2, struct(k, in), null)")))
+            .dropDuplicates(["k", "ts"])
+            .select(F.col("s").withField("N", F.lit(1)).withField("in.x", F.col("n") + 1).withField("k", F.upper("s.k")).alias("more"),
+                    F.col("s").dropFields("in.x", "k").alias("less"), F.col("s").withField("k", F.lit(None).cast("int")).alias("none"))
+            .select(F.to_json("more").alias("more"), F.to_json("less").alias("less"), F.to_json("none").alias("none"))
+        )
+    ),
+    "rows without nulls": Ported(
+        lambda t, u, table: (
+            timely(t.withColumn("y", F.expr("if(n > 5, double('NaN'), x)"))).dropDuplicates(["k", "ts"]).dropna(subset=["n", "y"])
+            .groupBy(F.window("ts", "10 seconds"), "k").agg(F.count("*").alias("c")).dropna(thresh=1, subset=["k", "c"])
+        )
+    ),
     "lists and maps": Ported(
         lambda t, u, table: (
             timely(t).withColumn("l", F.array("n", F.lit(2))).withColumn("m", F.create_map(F.coalesce("k", F.lit("?")), "x"))
@@ -227,6 +242,17 @@ QUERIES = {
                  F.expr("any_value(n) FILTER (WHERE n = 3)").alias("a"), F.expr("any_value(n - n, true)").alias("i"),
                  F.expr("percentile(n, 0.5, abs(n) % 3 + 1)").alias("p"), F.expr("percentile(x, 0.5) FILTER (WHERE n > 2)").alias("q"),
                  F.expr("count_if(x > 0.5) FILTER (WHERE n > 2)").alias("c"), F.expr("corr(n, x) FILTER (WHERE n > 2)").alias("r"))
+        )
+    ),
+    "aggregates of many values": Ported(
+        lambda t, u, table: (
+            timely(t).groupBy(F.window("ts", "20 seconds"), "k")
+            .agg(F.regr_slope("x", "n").alias("slope"), F.regr_avgx("x", "n").alias("avgx"), F.regr_r2("x", "n").alias("r2"),
+                 F.regr_sxy("x", "n").alias("sxy"), F.mode(F.expr("n - n")).alias("mode"), F.listagg(F.expr("'z'")).alias("all"),
+                 F.listagg(F.expr("left(k, 1)"), "-").alias("some"), F.expr("percentile_cont(0.25) WITHIN GROUP (ORDER BY x)").alias("p"),
+                 F.expr("percentile_cont(0.25) WITHIN GROUP (ORDER BY x DESC)").alias("q"),
+                 F.expr("percentile_disc(0.5) WITHIN GROUP (ORDER BY n) FILTER (WHERE n > 2)").alias("d"),
+                 F.bitmap_construct_agg(F.bitmap_bit_position("n")).alias("bits"), F.sum_distinct("n").alias("sum"))
         )
     ),
     "dropDuplicates": Ported(lambda t, u, table: timely(t).select("k", "n").dropDuplicates()),
@@ -325,6 +351,14 @@ QUERIES = {
                 "coalesce(n, -1L) + 1 AS next", "round(x, 2) AS r", "n <=> 7 AS seven", "hour(ts) * 60 + minute(ts) AS at",
                 "CAST(n AS STRING) AS text", "rtrim('1', k) AS trimmed", "if(x > 0.5, x, 0.0D) AS half", "- n AS minus", "n % 4 AS rest",
                 "CAST(ts AS DATE) AS day", "ts + INTERVAL 3 MINUTES AS later", "'it''s \\\\ ' || k AS quoted", "nvl(n, 0) AS z",
+                "to_date(ts) AS at_day", "to_date('2026-01-0' || (n % 3 + 1), 'yyyy-MM-dd') AS read", "try_to_date(k) AS no_day",
+                "to_timestamp('2026-01-02 03:04:05') AS stamp", "try_to_timestamp(k, 'yyyy') AS no_stamp", "to_timestamp_ntz(ts) AS plain",
+                "nullif(n, 3L) AS not_three", "nullif(k, 'k1') AS not_k1", "array_size(array_compact(array(n, 1L))) AS some",
+                "degrees(x) AS deg", "radians(n) AS rad", "bit_count(n) AS bits", "octet_length(k) AS bytes", "log(x + 1) AS ln",
+                "+n AS plus",
+                "try_element_at(array(n), 2) AS none_there", "try_url_decode(k) AS url", "cast(unbase64('YWI=') AS STRING) AS ab",
+                "hex(unhex('4G')) AS no_hex", "hex(to_binary('4d', 'hex')) AS hexed", "is_valid_utf8(k) AS valid",
+                "try_to_binary(k) AS no_bytes",
                 "regexp_replace(k, '[0-9]', '#') AS masked", "1.5 * x AS more", "k RLIKE '1$' AS one", "left(k, 1) AS first",
             )
             .dropDuplicates()
@@ -416,7 +450,7 @@ REFUSED = {
         lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).agg(F.histogram_numeric("x", F.lit(3))),
         "Aggregate", "histogramnumeric(x, 3)",
     ),
-    "a function": (lambda t: timely(t).dropDuplicates(["n"]).where("xpath_int(k, 'a') = 1"), "Filter", "(k, a)"),
+    "a function": (lambda t: timely(t).dropDuplicates(["n"]).where("size(sentences(k)) = 1"), "Filter", "sentences(k"),
     "twice the same name": (lambda t: timely(t).dropDuplicates(["k"]).select("k", F.col("n").alias("k")), "Project", "k"),
     "a state that is replaced": (lambda t: t.groupBy("k").count().dropDuplicates(["count"]), "Deduplicate", "count"),
     "a group of a window's time": (

@@ -119,6 +119,17 @@ WRITTEN = [
         node("AggregateExpression", node("Percentile", column("n"), literal("1"), column("at")), isDistinct=False),
         "percentile(`n`, 1, `at`)",
     ),
+    (node("ParseToDate", column("k"), literal("yyyy", "string"), ansiEnabled=False, timeZoneId="UTC"), "try_to_date(`k`, 'yyyy')"),
+    (node("ParseToTimestamp", column("ts"), dataType="timestamp_ntz", failOnError=True), "to_timestamp_ntz(`ts`)"),
+    (node("With", node("NullIfResult", node("EqualTo", REF, literal("1")), REF), node("CommonExpressionDef", column("n"))),
+     "if((`n` = 1), NULL, `n`)"),
+    (node("UnBase64", column("k"), failOnError=False), "unbase64(`k`)"),
+    (node("TryElementAt", node("ElementAt", column("k"), literal("1")), replacement=0), "try_element_at(`k`, 1)"),
+    (
+        node("AggregateExpression", node("PercentileDisc", column("n"), literal("1"), reverse=True), node("IsNotNull", column("k"))),
+        "percentile_disc(1) WITHIN GROUP (ORDER BY `n` DESC) FILTER (WHERE (`k` IS NOT NULL))",
+    ),
+    (node("AggregateExpression", node("ListAgg", column("k"), literal(None, "void"))), "listagg(`k`)"),
     (
         node("AggregateExpression", node("MaxBy", column("n"), column("at")), node("IsNotNull", column("k")), isDistinct=False),
         "max_by(`n`, `at`) FILTER (WHERE (`k` IS NOT NULL))",

@@ -13,7 +13,8 @@ from typing import Any, Final, NoReturn
 
 from evenflow.errors import NotPortable, QueryError, TypeMismatch
 from evenflow.query.duration import duration_us
-from evenflow.query.ported.tree import Expression, read_expression
+from evenflow.query.ported.structures import quoted_text, updated
+from evenflow.query.ported.tree import Expression, read_expression, type_of
 from evenflow.query.sql.composed import WITH_NULLS
 from evenflow.query.sql.functions import FUNCTIONS
 from evenflow.query.sql.intervals import UNITS_US
@@ -57,7 +58,13 @@ _NAMES: Final = {
     "DateFromUnixDate": "date_from_unix_date", "FromUTCTimestamp": "from_utc_timestamp", "ToUTCTimestamp": "to_utc_timestamp",
     "ConvertTimezone": "convert_timezone", "ShiftRightUnsigned": "shiftrightunsigned", "WidthBucket": "width_bucket",
     "ToCharacter": "to_char", "ToNumber": "to_number", "JaroWinkler": "jaro_winkler_similarity", "Base32": "to_base32",
-    "UnBase32": "from_base32", "RoundCeil": "ceil", "RoundFloor": "floor",
+    "UnBase32": "from_base32", "RoundCeil": "ceil", "RoundFloor": "floor", "ArrayCompact": "array_compact", "ArraySize": "array_size",
+    "BitwiseCount": "bit_count", "BitwiseGet": "bit_get", "ToDegrees": "degrees", "ToRadians": "radians", "EulerNumber": "e",
+    "IsValidUTF8": "is_valid_utf8", "MakeValidUTF8": "make_valid_utf8", "ValidateUTF8": "validate_utf8",
+    "OctetLength": "octet_length", "UnaryPositive": "positive", "ToBinary": "to_binary",
+    "BitmapBitPosition": "bitmap_bit_position", "BitmapBucketNumber": "bitmap_bucket_number", "BitmapCount": "bitmap_count",
+    "XPathBoolean": "xpath_boolean", "XPathShort": "xpath_short", "XPathInt": "xpath_int", "XPathLong": "xpath_long",
+    "XPathFloat": "xpath_float", "XPathDouble": "xpath_double", "XPathString": "xpath_string", "XPathList": "xpath",
 }  # fmt: skip
 """Functions whose class is not called as they are in SQL."""
 _COMPARED: Final = (
@@ -73,6 +80,10 @@ _AGGREGATES: Final = {
     "BitAndAgg": "bit_and", "BitOrAgg": "bit_or", "BitXorAgg": "bit_xor", "Corr": "corr", "CovPopulation": "covar_pop",
     "CovSample": "covar_samp", "RegrCount": "regr_count", "ApproximatePercentile": "percentile_approx",
     "HyperLogLogPlusPlus": "approx_count_distinct", "First": "first", "Last": "last", "CollectList": "collect_list",
+    "RegrSlope": "regr_slope", "RegrIntercept": "regr_intercept", "RegrR2": "regr_r2", "RegrAvgX": "regr_avgx", "RegrAvgY": "regr_avgy",
+    "RegrSXX": "regr_sxx", "RegrSXY": "regr_sxy", "RegrSYY": "regr_syy", "Mode": "mode", "ListAgg": "listagg",
+    "PercentileCont": "percentile_cont", "PercentileDisc": "percentile_disc", "ApproxTopK": "approx_top_k",
+    "BitmapConstructAgg": "bitmap_construct_agg", "BitmapOrAgg": "bitmap_or_agg", "BitmapAndAgg": "bitmap_and_agg",
 }  # fmt: skip
 _TYPES: Final = {
     "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT", "double": "DOUBLE",
@@ -80,6 +91,12 @@ _TYPES: Final = {
 }  # fmt: skip
 _WHOLE: Final = ("byte", "short", "integer", "long")
 _PYTHON: Final = ("PythonUDF", "PythonUDAF")
+_LENIENT: Final = ("UnBase64", "Unhex")
+"""Functions that do not fail in Spark, unless `to_binary` calls them."""
+_TRIED: Final = {
+    "TryAdd": "try_add", "TrySubtract": "try_subtract", "TryMultiply": "try_multiply", "TryDivide": "try_divide", "TryMod": "try_mod",
+    "TryElementAt": "try_element_at", "TryParseUrl": "try_parse_url", "TryUrlDecode": "try_url_decode", "TryToBinary": "try_to_binary",
+}  # fmt: skip
 _DECIMAL: Final = re.compile(r"decimal\(\d+,-?\d+\)")
 _ZONED: Final = frozenset({"date", "string", "timestamp", "timestamp_ntz"})
 _UTC: Final = frozenset({"UTC", "Etc/UTC", "Z", "GMT", "+00:00", "Etc/GMT"})
@@ -113,7 +130,7 @@ class SqlWriter:
             return written(self, tree)
         if tree.kind in _SIGNS:
             return f"({self.binary(tree)})"
-        if tree.fields.get("failOnError") is False or tree.kind.startswith("Try"):
+        if (tree.fields.get("failOnError") is False and tree.kind not in _LENIENT) or tree.kind.startswith("Try"):
             self.refuse(tree, "it gives null where others fail, which Evenflow's functions do not")
         if "replacement" in tree.fields:
             return self.sql(tree.children[0])
@@ -146,7 +163,7 @@ class SqlWriter:
         if tree.kind == "Literal":
             zoned = tree.fields["dataType"] == "timestamp" and tree.fields["value"] is not None
         elif tree.kind == "Cast":
-            target, given = tree.fields["dataType"], _type_of(tree.children[0])
+            target, given = tree.fields["dataType"], type_of(tree.children[0])
             zoned = target in _ZONED and (given is None or "timestamp" in (target, given)) and target != given
         elif tree.kind == "TimestampAddInterval":
             span = _positive(tree.children[1])
@@ -201,7 +218,7 @@ class SqlWriter:
         (inner,), target = tree.children, tree.fields["dataType"]
         if target == "interval" and inner.kind == "Literal":
             return self.interval(tree, str(inner.fields["value"]))
-        given = _type_of(inner)
+        given = type_of(inner)
         if target == given:
             return self.sql(inner)
         if _is_span(target) and _is_span(given):
@@ -252,19 +269,26 @@ class SqlWriter:
         name = _AGGREGATES.get(call.kind)
         if name is None:
             self.refuse(tree, f"Evenflow has no such aggregate; it has {', '.join(sorted(_AGGREGATES.values()))}")
-        arguments = [self.sql(child) for child in call.children]
+        arguments, within = [self.sql(child) for child in call.children], ""
         if name in ("first", "last", "any_value"):
             arguments = [arguments[0], "true"] if call.fields.get("ignoreNulls") in (True, "true") else arguments[:1]
         elif name == "approx_count_distinct" and "relativeSD" in call.fields:
             arguments.append(str(call.fields["relativeSD"]))
         elif name == "percentile" and call.children[2:] and call.children[2].fields.get("value") == "1":
             arguments = arguments[:2]  # How often each value counts: once, where nothing is said.
+        elif name in ("percentile_cont", "percentile_disc"):
+            down = " DESC" if call.fields.get("reverse") in (True, "true") else ""
+            arguments, within = arguments[1:2], f" WITHIN GROUP (ORDER BY {arguments[0]}{down})"
+        elif name == "listagg" and call.children[1].fields.get("value") is None:
+            arguments = arguments[:1]  # The text between is null where none is given.
+        elif name == "mode" and "reverseOpt" in call.fields:
+            self.refuse(tree, "which of several values that are as frequent comes out is not said here; write mode(x)")
         if name == "count" and tree.fields.get("isDistinct") in (True, "true"):
             return self.distinct(arguments, None if not condition else self.sql(condition[0]))
         distinct = "DISTINCT " if tree.fields.get("isDistinct") in (True, "true") else ""
         kept = f" FILTER (WHERE {self.sql(condition[0])})" if condition else ""
         nulls = " RESPECT NULLS" if name in WITH_NULLS and call.fields.get("ignoreNulls") in (False, "false") else ""
-        return f"{name}({distinct}{', '.join(arguments)}){kept}{nulls}"
+        return f"{name}({distinct}{', '.join(arguments)}){within}{kept}{nulls}"
 
     def distinct(self, arguments: Sequence[str], condition: str | None) -> str:
         """How many values there are. Several values are one structure, and count where none is null. Where no window says when all are
@@ -324,7 +348,7 @@ class SqlWriter:
             return bound
         name = tree.fields.get("name")
         if not isinstance(name, str):
-            type_ = _type_of(owner)
+            type_ = type_of(owner)
             if not isinstance(type_, Mapping):
                 self.refuse(tree, "the name of the field is not known here; take it out before withWatermark")
             name = type_["fields"][ordinal]["name"]
@@ -361,10 +385,29 @@ class SqlWriter:
         inner = tree.children[0]
         while inner.kind == "TryEval":
             inner = inner.children[0]
-        name = {"TryAdd": "try_add", "TrySubtract": "try_subtract", "TryMultiply": "try_multiply", "TryDivide": "try_divide"}.get(tree.kind)
-        if len(inner.children) != 2:
+        if len(inner.children) != 2 and tree.kind in ("TryAdd", "TrySubtract", "TryMultiply", "TryDivide", "TryMod"):
             self.refuse(tree, "it is not replaced by what is known here")
-        return f"{name or 'try_mod'}({', '.join(map(self.sql, inner.children))})"
+        return f"{_TRIED[tree.kind]}({', '.join(map(self.sql, inner.children))})"
+
+    def parsed(self, tree: Expression) -> str:
+        """to_date, to_timestamp and those that give null in place of a failure."""
+        name = {"timestamp_ntz": "to_timestamp_ntz", "timestamp": "to_timestamp"}.get(str(tree.fields.get("dataType")), "to_date")
+        fails = tree.fields.get("ansiEnabled" if name == "to_date" else "failOnError") in (True, "true")
+        if not fails and name == "to_timestamp_ntz":
+            self.refuse(tree, "Evenflow has no such function without a zone; take a timestamp with one")
+        return f"{'' if fails else 'try_'}{name}({', '.join(map(self.sql, tree.children))})"
+
+    def enough(self, tree: Expression) -> str:
+        """Whether so many of some columns are neither null nor NaN: na.drop."""
+        there = []
+        for child in tree.children:
+            type_, value = type_of(child), self.sql(child)
+            if type_ is None:
+                self.refuse(child, "its type is not known here; write IS NOT NULL in its place")
+            there.append(f"({value} IS NOT NULL{f' AND NOT isnan({value})' if type_ in ('float', 'double') else ''})")
+        if int(tree.fields["n"]) == len(there):
+            return f"({' AND '.join(there)})"
+        return f"({' + '.join(f'CAST({each} AS INT)' for each in there)} >= {int(tree.fields['n'])})"
 
     def of_structs(self, tree: Expression) -> str:
         return f"{self.sql(tree.children[0])}.{quoted(str(tree.fields['field']['name']))}"
@@ -381,17 +424,6 @@ def _positive(span: Expression) -> Expression:
     return span.children[0] if span.kind == "UnaryMinus" else span
 
 
-def _type_of(tree: Expression) -> Any:
-    """The type of an expression where it is plain to see, else None."""
-    if tree.kind == "SubtractTimestamps":
-        return "interval day to second"
-    if tree.kind == "TimestampAddInterval":
-        return "timestamp_ntz" if _type_of(tree.children[0]) == "timestamp_ntz" else "timestamp"
-    if tree.kind == "UnaryMinus" or "replacement" in tree.fields:
-        return _type_of(tree.children[0])
-    return tree.fields.get("dataType")
-
-
 def _is_span(type_: Any) -> bool:
     """Whether it is a type of intervals, of which Spark has one for each pair of units. Those of months are refused where they stand."""
     return isinstance(type_, str) and type_.startswith("interval")
@@ -400,12 +432,6 @@ def _is_span(type_: Any) -> bool:
 def _unit_of(type_: Any) -> str:
     """The last unit of a type of intervals."""
     return str(type_).rsplit(" ", 1)[-1]
-
-
-def quoted_text(text: str) -> str:
-    """A string as SQL writes it."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
@@ -445,10 +471,16 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "StructsToCsv": SqlWriter.as_text,
     "JsonToStructs": SqlWriter.of_text,
     "CsvToStructs": SqlWriter.of_text,
+    "UpdateFields": updated,
+    "AtLeastNNonNulls": SqlWriter.enough,
     "ArraysZip": SqlWriter.zipped,
     "Murmur3Hash": SqlWriter.hashed,
     "XxHash64": SqlWriter.hashed,
-    **dict.fromkeys(("TryAdd", "TrySubtract", "TryMultiply", "TryDivide", "TryMod"), SqlWriter.tried),
+    **dict.fromkeys(_TRIED, SqlWriter.tried),
+    "TryValidateUTF8": lambda writer, tree: f"try_validate_utf8({writer.sql(tree.children[0])})",
+    "ParseToDate": SqlWriter.parsed,
+    "ParseToTimestamp": SqlWriter.parsed,
+    "NullIfResult": lambda writer, tree: f"if({writer.sql(tree.children[0])}, NULL, {writer.sql(tree.children[1])})",
     "TimestampAdd": lambda writer, tree: f"timestampadd({tree.fields['unit']}, {', '.join(map(writer.sql, tree.children))})",
     "TimestampDiff": lambda writer, tree: f"timestampdiff({tree.fields['unit']}, {', '.join(map(writer.sql, tree.children))})",
 }

@@ -155,3 +155,34 @@ def conjuncts(tree: Expression) -> Iterator[Expression]:
             yield from conjuncts(child)
     else:
         yield tree
+
+
+def type_of(tree: Expression) -> Any:
+    """The type of an expression where it is plain to see, else None."""
+    if tree.kind == "SubtractTimestamps":
+        return "interval day to second"
+    if tree.kind == "TimestampAddInterval":
+        return "timestamp_ntz" if type_of(tree.children[0]) == "timestamp_ntz" else "timestamp"
+    if tree.kind == "GetStructField":
+        owner, ordinal = type_of(tree.children[0]), int(tree.fields["ordinal"])
+        return owner["fields"][ordinal]["type"] if isinstance(owner, Mapping) else None
+    if tree.kind == "UpdateFields" and isinstance(type_of(tree.children[0]), Mapping):
+        return {"type": "struct", "fields": updated_types(tree)}
+    if tree.kind == "UnaryMinus" or "replacement" in tree.fields:
+        return type_of(tree.children[0])
+    return tree.fields.get("dataType")
+
+
+def updated_types(tree: Expression) -> list[dict[str, Any]]:
+    """Names and types of the fields that `withField` and `dropFields` leave, of new ones also what they are `made` of. A field that is set
+    takes the place of all of its name, whatever the case of its letters."""
+    given, *changes = tree.children
+    fields = [dict(field) for field in type_of(given)["fields"]]
+    for change in changes:
+        same = [field for field in fields if str(field["name"]).lower() == change.name.lower()]
+        if change.kind == "DropField":
+            fields = [field for field in fields if field not in same]
+            continue
+        new = {"name": change.name, "type": type_of(change.children[0]), "made": change.children[0]}
+        fields = [new if field in same else field for field in fields] if same else [*fields, new]
+    return fields
