@@ -397,6 +397,16 @@ def test_one_watermark_is_the_least_and_the_greatest() -> None:
     assert lowered(Plan("Deduplicate", {"keys": [column("k")]}, (TIMED,), output=READ.output), policy="max").box.kind == "dedup"
 
 
+def test_how_spark_would_deal_rows_out_says_nothing() -> None:
+    by_key = Plan("RepartitionByExpression", {"partitionExpressions": [column("k")]}, (TIMED,), "~Repartition", output=READ.output)
+    once = Plan("Deduplicate", {"keys": [column("k")]}, (by_key,), "~Deduplicate", output=READ.output)
+    stream = lowered(Plan("Repartition", {"numPartitions": 1}, (once,), "~Repartition 1", output=READ.output))
+    assert [box.kind for box in stream.flow.network.boxes] == [box.kind for box in lowered(once).flow.network.boxes]
+    sort = sorted_by("n", 7, "Descending", "NullsLast")
+    last = Plan("Repartition", {"numPartitions": 1}, (sort,), "~Repartition 1", output=sort.output)
+    assert lowered(last, mode="complete").box.params["by"] == (("n", True),)
+
+
 def test_a_node_that_is_not_known_is_named() -> None:
     with pytest.raises(NotPortable, match=r"before withWatermark; in ~Mystery") as refused:
         lowered(Plan("Mystery", {}, (TIMED,), "~Mystery", output=READ.output))

@@ -17,7 +17,10 @@ from evenflow.errors import QueryError
 from evenflow.query.ported.tree import Attribute, Expression, Plan, attributes
 from evenflow.query.ported.windows import window_of
 
-ALIASES: Final = frozenset({"SubqueryAlias", "View", "ResolvedHint", "PipeOperator"})
+ALIASES: Final = frozenset({
+    "SubqueryAlias", "View", "ResolvedHint", "PipeOperator", "Repartition", "RepartitionByExpression", "RebalancePartitions",
+})  # fmt: skip
+"""What leaves the rows as they are. How Spark would deal them out says nothing here."""
 _IN_SPARK_ONLY: Final = ("catalyst.expressions.ListQuery", "catalyst.expressions.Exists", "catalyst.expressions.ScalarSubquery")
 
 

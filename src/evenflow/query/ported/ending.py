@@ -26,6 +26,7 @@ class Ending:
 def ending_of(plan: Plan) -> tuple[Plan, Ending]:
     """The plan without the sort and the limits on top of it, and what these say. Raises NotPortable."""
     limit: int | None = None
+    top, plan = plan, unaliased(plan)
     while plan.kind in ("GlobalLimit", "LocalLimit"):
         with about(plan):
             count = plan.expression("limitExpr")
@@ -35,7 +36,7 @@ def ending_of(plan: Plan) -> tuple[Plan, Ending]:
             limit = number if limit is None else min(number, limit)
         plan = unaliased(plan.child)
     if plan.kind != "Sort":
-        return plan, Ending((), limit)
+        return top if limit is None else plan, Ending((), limit)
     by = []
     with about(plan):
         for order in plan.expressions("order"):

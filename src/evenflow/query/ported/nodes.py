@@ -17,9 +17,13 @@ STATEFUL: Final = frozenset({
 })  # fmt: skip
 """What Spark's streams keep something for. A join is among them if both its sides are streams."""
 REMEDIES: Final = {
-    "GlobalLimit": "a stream has no end; leave limit() out, keep the best rows of a key with .top(...), or use output_mode='complete'",
-    "LocalLimit": "a stream has no end; leave limit() out, keep the best rows of a key with .top(...), or use output_mode='complete'",
-    "Sort": "a stream has no end to sort at; leave orderBy() out, use .sort() behind the ported stream, or output_mode='complete'",
+    **dict.fromkeys(
+        ("GlobalLimit", "LocalLimit"),
+        "a stream has no end; leave limit() out, keep the best rows of a key with .top(...), or use output_mode='complete', in which it "
+        "stands last",
+    ),
+    "Sort": "a stream has no end to sort at; leave orderBy() out, use .sort() behind the ported stream, or output_mode='complete', in "
+            "which it stands last",
     "FlatMapGroupsWithState": "port it to a Processor: .key_by(...).process(...)",
     "FlatMapGroupsInPandasWithState": "port the function to a Processor: .key_by(...).process(...)",
     "TransformWithState": "port it to a Processor: .key_by(...).process(...)",
@@ -27,6 +31,11 @@ REMEDIES: Final = {
     "Generate": "do it in Spark, before withWatermark, or use .explode(...) behind the ported stream",
     "MapInPandas": "do it in Spark, before withWatermark, or use .flat_map(...) behind the ported stream",
     "MapInArrow": "do it in Spark, before withWatermark, or use .flat_map(...) behind the ported stream",
+    "CollectMetrics": "leave observe() out; what it counts is a query of its own: .agg(...) of the same stream",
+    "Intersect": "join it with how='left_semi' and dropDuplicates(), or write it with ef.sql and output_mode='changelog'",
+    "Except": "join it with how='left_anti' and dropDuplicates(), or write it with ef.sql and output_mode='changelog'",
+    "Sample": "a replayed row must give the same result: take rows by a hash of theirs, where('pmod(hash(id), 100) < 5')",
+    "LateralJoin": "do it in Spark, before withWatermark, or use .explode(...) or .flat_map(...) behind the ported stream",
 }  # fmt: skip
 """What takes the place of a node that is not ported."""
 HOW: Final = {
