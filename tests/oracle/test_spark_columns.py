@@ -242,6 +242,10 @@ def test_what_has_no_sql_here_is_named_with_what_to_do(spark: Any) -> None:
     stream = ef.Dataflow("wrong").source(source(SCHEMA), name="t")
     with pytest.raises(NotPortable, match=r"update_field.*write it as text, or with the stream's methods"):
         stream.select(F.struct("n").withField("more", F.lit(1)).alias("r"))
+    longer = F.udf(lambda n, by: n + by, "bigint")
+    with pytest.raises(NotPortable, match=r"Python function '<lambda>'.*ef\.expr\(\"f\(`n`, 1\)\", f=f\)") as refused:
+        stream.select((longer("n", F.lit(1)) + 1).alias("r"))
+    assert "columnnode" not in str(refused.value).lower()
     with pytest.raises(QueryError, match="order of event time"):
         stream.with_watermark("at", "1 second").select(F.sum("n").over(Window.partitionBy("k").orderBy("n")).alias("r"))
     with pytest.raises(NotPortable, match=r"\.with_columns before"):

@@ -202,12 +202,26 @@ def _lambda(node: Any) -> str:
     return f"({names}) -> {_text(node.function())}"
 
 
+def _expression(node: Any) -> str:
+    """What Spark has made already: a call of a Python function, which has no SQL."""
+    call = node.expression()
+    if not _kind(call).startswith("PythonUD"):
+        raise NotPortable(f"{_kind(call)} of a column cannot be written as an expression: write it as text")
+    name = str(call.name()) if str(call.name()).isidentifier() else "f"
+    given = ", ".join(_text(each.node()) if _kind(each) == "ColumnNodeExpression" else "..." for each in _seq(call.children()))
+    raise NotPortable(
+        f"the Python function {str(call.name())!r} cannot be read out of a column: give the function itself, as f in ef.expr, such as "
+        f'ef.expr("{name}({given})", {name}=f), or ef.udf(f)("column")'
+    )
+
+
 _WRITTEN: Final[Mapping[str, Callable[[Any], str]]] = {
     "UnresolvedAttribute": _attribute,
     "UnresolvedStar": _star,
     "Literal": _literal,
     "UnresolvedFunction": _function,
     "Alias": lambda node: _text(node.child()),
+    "ExpressionColumnNode": _expression,
     "Cast": _cast,
     "CaseWhenOtherwise": _case,
     "SqlExpression": lambda node: f"({node.expression()})",
