@@ -356,7 +356,7 @@ class Stream(CleanedStream):
         """
         return grouped.grouped_by(self, columns)
 
-    groupBy = group_by
+    groupBy = groupby = group_by
 
     def agg(self, *expressions: Any, **named: Any) -> Stream:
         """Running aggregates over all rows: `group_by().agg(...)`."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import pyarrow as pa
 
 from evenflow.errors import QueryError
+from evenflow.query.absent import absent
 from evenflow.query.check import stream_type
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.given import box_name
@@ -65,6 +66,13 @@ class HandledStream:
         port = port_suffix(self.box, self.port)
         time = f", event time {self.event_time}" if self.event_time else ""
         return f"Stream({self.box.name + port!r}: {ddl_of(self.schema)}{time})"
+
+    if not TYPE_CHECKING:  # A type checker knows which attributes there are.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only called for what is not there: whoever knows PySpark is told what to write in its place."""
+            columns = self.columns if "_handle" in vars(self) and not name.startswith("_") else []
+            raise AttributeError(absent("Stream", name, columns), name=name, obj=self)
 
     def name(self, name: str) -> Self:
         """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""

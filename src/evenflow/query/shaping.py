@@ -44,7 +44,13 @@ class ShapedStream(HandledStream):
         params = {"keys": keys, "within": within_watermark, "order": ordered, "tie_break": ties}
         return self._then("dedup", params, name, "drop_duplicates")
 
-    dropDuplicates = drop_duplicates
+    def dropDuplicates(self, subset: Sequence[str] | None = None, **options: Any) -> Self:
+        """`drop_duplicates`, with the name that PySpark gives to its columns."""
+        return self.drop_duplicates(options.pop("columns", subset), **options)
+
+    def dropDuplicatesWithinWatermark(self, subset: Sequence[str] | None = None) -> Self:
+        """`drop_duplicates(..., within_watermark=True)`, as PySpark calls it."""
+        return self.drop_duplicates(subset, within_watermark=True)
 
     def intersect(self, other: Self, *, name: str | None = None) -> Self:
         """The distinct rows that another stream has, too, as Spark's intersect: a changelog, since they come and go. Nulls equal nulls.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 from evenflow.errors import QueryError
+from evenflow.query.absent import absent
 from evenflow.query.given import names_of
 from evenflow.query.shaping import ShapedStream
 from evenflow.stream.schema import is_number, quoted
@@ -18,6 +19,12 @@ class NamedTotals(Generic[S]):
 
     stream: S
     keys: tuple[str, ...]
+
+    if not TYPE_CHECKING:  # A type checker knows which attributes there are.
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Only called for what is not there: see `HandledStream`."""
+            raise AttributeError(absent(type(self).__name__, name, []), name=name, obj=self)
 
     def agg(self, *expressions: Any, **named: Any) -> S:
         raise NotImplementedError(f"{type(self).__name__} must say what its totals are")
