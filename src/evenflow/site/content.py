@@ -291,6 +291,7 @@ class OwnLeading(Leading):
                 promoted.append(log)
                 segment = self._layout.segments[log.segment]
                 source, anew = self._layout.sources[segment.source or ""], self._begins_anew(key)
+                assert isinstance(self.ingress, ContentIngress)
                 self.publish(self.ingress.lead(segment, log, source.position, anew=anew))
         return promoted
 
