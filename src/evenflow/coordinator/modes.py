@@ -7,6 +7,7 @@ death may end the run, as it does wherever pairs have one replica left.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from evenflow.availability.mode import Mode, Modes, replicas_of, shortened
@@ -17,13 +18,14 @@ from evenflow.site.view import NOBODY, View
 
 
 class ModesWanted:
-    """modes: of the next plan. view: the coordinator's, shared."""
+    """modes: of the next plan. view: the coordinator's, shared. _requests: what each of those who wait for an answer wants, together with
+    what was wanted before."""
 
     def __init__(self, layout: Layout, view: View) -> None:
         self._layout, self._view = layout, view
         self.modes: Modes = view.plan.modes
         self._replicas = 1
-        self._request = 0
+        self._requests: dict[int, Modes] = {}
         self._boxes = ""
 
     def want(self, modes: Modes, replicas: int, boxes: str, request: int = 0) -> None:
@@ -31,14 +33,13 @@ class ModesWanted:
 
         Who wants pairs in place of something else has chosen that: a plan says so by name, and a restart goes on with it."""
         chosen = (Mode.PAIRS,) * len(self._layout.segments) if self._view.plan.modes else ()
-        self.modes, self._replicas, self._boxes, self._request = shortened(modes) or chosen, replicas, boxes, request
+        self.modes, self._replicas, self._boxes = shortened(modes) or chosen, replicas, boxes
+        if request:
+            self._requests[request] = self.modes
 
     def settled(self) -> list[CoordinatorAction]:
         """The answer to who has asked for what is there already."""
-        if self.wanted or not self._request:
-            return []
-        request, self._request = self._request, 0
-        return [Done(request, {"epoch": self._view.plan.effective, "modes": {}})]
+        return self._answers({"epoch": self._view.plan.effective, "modes": {}})
 
     @property
     def wanted(self) -> bool:
@@ -84,7 +85,11 @@ class ModesWanted:
         details: dict[str, Any] = {"epoch": plan.effective, "modes": changed}
         text = f"from epoch {plan.effective} on, availability of {self._boxes} is {', '.join(sorted(set(changed.values())))}"
         happened = Happened(Kind.AVAILABILITY, NOBODY, text, details)
-        if not self._request or plan.modes != self.modes:
-            return [happened]
-        request, self._request = self._request, 0
-        return [happened, Done(request, details)]
+        return [happened, *self._answers(details)]
+
+    def _answers(self, details: Mapping[str, Any]) -> list[CoordinatorAction]:
+        """To all who have what they want with the newest plan: where that is the last that was wanted, everybody has."""
+        plan = self._view.plan
+        have = [request for request, modes in self._requests.items() if plan.modes in (modes, self.modes)]
+        self._requests = {request: modes for request, modes in self._requests.items() if request not in have}
+        return [Done(request, details) for request in have]

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from evenflow.availability.choosing import changed, check_alike
+from evenflow.availability.mode import Modes, of_segment, shortened
 from evenflow.coordinator.events import AvailabilityRequested, Denied
 from evenflow.errors import AvailabilityError, ClusterError, OperationRefused
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
     from evenflow.world.spark.driver.run_loop import RunLoop
 
 EVERY_BOX: Final = "*"
+
+
+def without(wanted: Modes, before: Modes, mine: Modes) -> Modes:
+    """What is wanted, without what one of those who have asked has changed of it. before, mine: what was wanted when he asked, and then."""
+    every = range(max(len(wanted), len(before), len(mine)))
+    found = [[of_segment(modes, segment) for modes in (wanted, before, mine)] for segment in every]
+    return shortened([was if now is asked else now for now, was, asked in found])
 
 
 class ChosenModes:
@@ -40,16 +48,18 @@ class ChosenModes:
         or mode, or if it cannot have it: the message says which box or output is in the way; ClusterError when the time is over.
         """
         machine, deadline_s = self._driven.machine, time.monotonic() + timeout_s
+        replicas, asked = self._coordinator.replicas, list[Modes]()
 
         def begin() -> int:
             self._check_running()
-            replicas = self._coordinator.replicas
             try:
-                modes = changed(machine.layout, machine.plan.modes, box, mode, len(machine.sites), replicas, machine.journal is not None)
+                before = machine.modes.modes  # Others may have asked, and not have what they want yet.
+                modes = changed(machine.layout, before, box, mode, len(machine.sites), replicas, machine.journal is not None)
                 if (region := self._driven.region) is not None:
                     check_alike(modes, region.group.name)
             except AvailabilityError as error:
                 raise OperationRefused(str(error)) from None
+            asked.extend((before, modes))
             said = "all boxes" if box == EVERY_BOX else f"box {box!r}"
             return self._driven.request(lambda number: AvailabilityRequested(modes, replicas, said, number))
 
@@ -58,7 +68,7 @@ class ChosenModes:
             raise OperationRefused(answer.why)
         if answer is None:
             if not machine.over:
-                back = lambda: self._driven.handle(AvailabilityRequested(machine.plan.modes, self._coordinator.replicas))  # noqa: E731
+                back = lambda: self._driven.handle(AvailabilityRequested(without(machine.modes.modes, *asked), replicas))  # noqa: E731
                 self._coordinator.ask(back)
             raise ClusterError(f"box {box!r} did not get availability {mode!r} within {timeout_s:g} s, and stays as it is")
         return dict(answer.details)
