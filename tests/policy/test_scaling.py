@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import evenflow as ef
+from evenflow.coordinator.scaling import Seen
 from evenflow.errors import PolicyError
 from evenflow.policy.hosting import Hosting
 from evenflow.policy.scaling import Bounds, Lately, Need, Past, Standing, Times, decide, enough, fullest, growth, need
@@ -273,3 +274,32 @@ def test_times_that_cannot_be_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(PolicyError, match=f"{next(iter(given))} is .*; it must be"):
         Times(**given)
     assert Times(fill=1, rest=1, calm_s=1, looks=1).fill == 1
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.0])
+def test_what_is_left_out_for_long_is_needed_all_the_same(kept: float) -> None:
+    """Goal: who waits for executors goes on wanting as many. Of an output of which a plan kept nothing nobody knew after half a minute what
+    its rows had cost: fewer sites were enough, and when they were there and all came through again, those that could be done without left.
+    Method: two outputs that cost as much, for a minute; then two in which one gets what is kept of it."""
+    flow = ef.Dataflow("two")
+    rows = flow.source(ef.sources.generator(1000, 10, rows=10, partitions=1), name="in").select("key")
+    for name in ("dear", "cheap"):
+        rows.repartition().select("key").to(ef.sinks.memory(name), name=name, qos=ef.qos(latency=[("1 s", 1), ("2 s", 0)]))
+    planned, seen, found = layout(flow.network, sites=1), Seen(), []
+    for second in range(180):
+        came, segments = {0: 1000}, []
+        for segment in planned.segments:
+            for arc in segment.inputs:
+                share = kept if second >= 60 and planned.segments[planned.arcs[arc].consumer].name == "repartition_2" else 1.0
+                came[segment.id] = int(came[planned.arcs[arc].producer] * share)
+            count, put = came[segment.id], tuple((arc, came[segment.id]) for arc in segment.outputs)
+            busy_us = count * 600 if segment.name.startswith("repartition") else 0
+            segments.append(SegmentWindow(segment.id, segment.name, (0,), (count,), (0,), busy_us, (), arc_rows=put))
+        sources = (SourceWindow("in", 0, 0, 1000, 1000, behind=0),)
+        begin_us, busy_us = second * 1_000_000, min(1_000_000, sum(each.busy_us for each in segments))
+        window = SiteWindow(0, begin_us, begin_us + 1_000_000, busy_us, segments=tuple(segments), sources=sources)
+        seen.add(Statistics.of([window]))
+        hosted = Hosting.of(Statistics.of([window]))
+        lately = seen.lately(Hosting(hosted.replicas, hosted.capacity, layout=planned))
+        found.append(need([lately], begin_us, BOUNDS, TIMES).load)
+    assert found == pytest.approx([1.2] * 180, rel=0.01)

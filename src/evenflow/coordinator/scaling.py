@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from evenflow.coordinator.balancing import is_calm, is_wanted
@@ -21,6 +21,7 @@ from evenflow.policy.offered import loads_of
 from evenflow.policy.scaling import Bounds, Lately, Past, Standing, Times, Wanted, decide, need
 from evenflow.policy.spreading import spread
 from evenflow.statistics.statistics import Statistics
+from evenflow.statistics.window import SiteWindow
 
 PARTS: Final = 6
 PART_US: Final = 5_000_000
@@ -74,10 +75,12 @@ def _keeps_only(machine: RunMachine) -> bool:
 
 @dataclass(slots=True)
 class Seen:
-    """What one run has shown. newest: the last looks. parts: what came before, each of some seconds, with the open one."""
+    """What one run has shown. newest: the last looks. parts: what came before, each of some seconds, with the open one. _before: by
+    segment, of the newest part that is over and in which rows came to it, the sites' windows without anything else."""
 
     newest: deque[Statistics] = field(default_factory=lambda: deque(maxlen=NEWEST))
     parts: deque[Statistics] = field(default_factory=lambda: deque(maxlen=PARTS))
+    _before: dict[int, tuple[SiteWindow, ...]] = field(default_factory=dict)
 
     def add(self, statistics: Statistics) -> None:
         if not statistics.sites or statistics.end_us <= statistics.begin_us:
@@ -86,10 +89,25 @@ class Seen:
         if self.parts and self.parts[-1].end_us - self.parts[-1].begin_us < PART_US:
             self.parts[-1] = _together((self.parts[-1], statistics))
         else:
+            if self.parts:
+                self._before |= _by_segment(self.parts[-1])
             self.parts.append(statistics)
 
     def lately(self, hosting: Hosting) -> Lately:
-        return Lately(_together(self.parts), _together(self.newest), hosting)
+        learnt = _together(self.parts)
+        shown = _by_segment(learnt)
+        before = (window for segment, windows in sorted(self._before.items()) if segment not in shown for window in windows)
+        return Lately(learnt, _together(self.newest), hosting, Statistics(0, 0, tuple(before)))
+
+
+def _by_segment(statistics: Statistics) -> dict[int, tuple[SiteWindow, ...]]:
+    """Windows with one segment each, of segments to which rows came."""
+    found: dict[int, list[SiteWindow]] = {}
+    for window in statistics.sites:
+        for each in window.segments:
+            if any(each.rows):
+                found.setdefault(each.segment, []).append(replace(window, busy_us=0, segments=(each,), sources=()))
+    return {segment: tuple(windows) for segment, windows in found.items()}
 
 
 def _together(parts: Iterable[Statistics]) -> Statistics:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heapreplace
 from math import inf
 from typing import Final
@@ -84,11 +84,13 @@ def _judge(name: str, value: object, most: float, what: str) -> None:
 @dataclass(frozen=True, slots=True)
 class Lately:
     """What a run has shown. learnt: of half a minute, which says what rows cost: an epoch may take seconds, and counts when it begins.
-    newest: of the last seconds, which says what is offered. hosting: its layout is known."""
+    newest: of the last seconds, which says what is offered. hosting: its layout is known. before: of segments to which nothing has come in
+    that half minute, the last that they have shown: all that would have come may be left out."""
 
     learnt: Statistics
     newest: Statistics
     hosting: Hosting
+    before: Statistics = field(default_factory=lambda: Statistics(0, 0, ()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ def pieces_of(lately: Lately, backlog_s: float) -> Floats:
     """float (2, replicas): CPU seconds per second of each replica of each partition at the offered rates, and with what waits."""
     layout, newest = lately.hosting.layout, lately.newest
     assert layout is not None, "without what feeds what, nobody can say what a source costs"
-    pieces, coefficients = structure(lately.learnt, layout, {})
+    known = replace(lately.learnt, sites=(*lately.learnt.sites, *lately.before.sites))
+    pieces, coefficients = structure(known, layout, {})
     waits = dict.fromkeys(sources_of(layout), 0.0)
     seconds = max(1, newest.end_us - newest.begin_us) / 1e6
     for window in newest.sites:
