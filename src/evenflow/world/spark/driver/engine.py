@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from evenflow.availability.mode import Modes
     from evenflow.plan.layout import Layout
     from evenflow.query.builder import Dataflow
+    from evenflow.query.network import Network
     from evenflow.world.grouping import InGroup
     from evenflow.world.spark.driver.ui_process import UiProcess
 
@@ -71,6 +72,25 @@ IN_ORDER: Final = (None, 0, *(128 + number for number in ENDING))
 """What a program leaves with that has done what it should, or that was asked to end."""
 STARTS_S: Final = 5.0
 """How long the end waits for a start under way: one that its store holds up finds that the engine has been stopped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What `Engine.start` has been asked for, by the names of its parameters. network: with what Spark has to write for it first."""
+
+    flow: Dataflow
+    network: Network
+    replicas: int
+    availability: str
+    durability: Durability | None
+    group: InGroup | None
+    take_over: bool
+    from_savepoint: str | None
+    drop_state: Collection[str]
+    standby: bool
+    watch: Watch | None
+    earlier: Sequence[Dataflow]
+    allow_pickle: bool
 
 
 class Engine(Sited, EngineDisplay, ProfiledSites):
@@ -184,75 +204,100 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         network = flow.network if url is None else spooled(flow.network, url, self.spark, self.sites + self.spares)
         contents = read_first(tables, self.spark)
         availability = self.options.availability if availability is None else availability
-        asked = None if durability is None else durability_named(durability, f"dataflow {flow.name!r}")
-        if url is None and asked is not None:
+        promised = None if durability is None else durability_named(durability, f"dataflow {flow.name!r}")
+        asked = Asked(
+            flow,
+            network,
+            replicas,
+            availability,
+            promised,
+            group,
+            take_over,
+            from_savepoint,
+            drop_state,
+            standby,
+            watch,
+            earlier,
+            allow_pickle,
+        )
+        return self._start_unwritten(asked, contents) if url is None else self._start_at(url, asked)
+
+    def _start_unwritten(self, asked: Asked, contents: Mapping[str, pa.Table]) -> Run:
+        """Without a checkpoint location. contents: of refreshed tables."""
+        if asked.durability is not None:
             raise LocationError(
                 "durability says what is written down at a checkpoint location, and there is none: give checkpoint_location=, "
                 "--checkpoint-location, too"
             )
-        planning, made = self._planning(), cast("Callable[..., Layout]", layout)
-        if group is not None:
-            planning = {**planning, "sites": group.made_for(planning["sites"])}
-        if group is not None and url is None:
-            planned, region = as_region(made(network, **planning), group, planning["sites"])
-            if not group.peers:  # With them it reads what there is, and is silent until that was enough.
-                check_kept(planned)
-            planned, region = begun_near(network, planned, region) if region.peers else (planned, region)
-            modes = self._modes(planned, availability, replicas, located=False)
-            check_alike(modes, group.name)
-            return self._start(flow, planned, partial(made, **planning), replicas, {}, None, False, modes, region=region)
-        planner = partial(made, **planning)
-        if url is None and from_savepoint is not None:
+        planner = partial(cast("Callable[..., Layout]", layout), **self._planning(asked.group))
+        if asked.group is not None:
+            return self._start_region(asked, asked.group, planner)
+        if asked.from_savepoint is not None:
             why = "from_savepoint needs a checkpoint location of its own, where what is taken over of it is kept"
             raise LocationError(f"{why}: checkpoint_location=, --checkpoint-location")
-        if standby:
-            check_standby(url, take_over=take_over)
-        if url is None:
-            planned = with_tables(planner(network), contents)
-            return self._start(
-                flow, planned, planner, replicas, contents, None, take_over, self._modes(planned, availability, replicas, located=False)
-            )
-        if tables:
+        if asked.standby:
+            check_standby(None, take_over=asked.take_over)
+        planned = with_tables(planner(asked.network), contents)
+        modes = self._modes(planned, asked.availability, asked.replicas, located=False)
+        return self._start(asked.flow, planned, planner, asked.replicas, contents, None, asked.take_over, modes)
+
+    def _start_region(self, asked: Asked, group: InGroup, planner: Callable[..., Layout]) -> Run:
+        """As a region of a group, without a checkpoint location: what it lacks others have."""
+        planned, region = as_region(planner(asked.network), group, self._planning(group)["sites"])
+        if not group.peers:  # With them it reads what there is, and is silent until that was enough.
+            check_kept(planned)
+        planned, region = begun_near(asked.network, planned, region) if region.peers else (planned, region)
+        modes = self._modes(planned, asked.availability, asked.replicas, located=False)
+        check_alike(modes, group.name)
+        return self._start(asked.flow, planned, planner, asked.replicas, {}, None, False, modes, region=region)
+
+    def _start_at(self, url: str, asked: Asked) -> Run:
+        """At a checkpoint location, where what was begun goes on."""
+        network, group, planning = asked.network, asked.group, self._planning(asked.group)
+        made = cast("Callable[..., Layout]", layout)
+        if asked.standby:
+            check_standby(url, take_over=asked.take_over)
+        if tables := refreshed_tables(asked.flow.network):
             why = f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results"
             raise LocationError(f"{why}: join a table that stays as it is, or run without a checkpoint location")
 
         def plan(given: Mapping[str, Any]) -> Layout:
             return made(network, **given) if group is None else as_region(made(network, **given), group, given["sites"])[0]
 
-        drawn = Drawn(network, tuple(each.network for each in earlier), allow_pickle) if group is None else None
+        drawn = Drawn(network, tuple(each.network for each in asked.earlier), asked.allow_pickle) if group is None else None
         in_group = None if group is None else group.name
 
         def looks() -> Found:
-            found = look(url, flow.name, plan, planning, from_savepoint, drop_state, in_group, drawn)
+            found = look(url, asked.flow.name, plan, planning, asked.from_savepoint, asked.drop_state, in_group, drawn)
             there = None if found.standing.begun is None else found.standing.durability
-            found = replace(found, durability=chosen(asked, Durability(self.options.durability), there, found.url))
+            found = replace(found, durability=chosen(asked.durability, Durability(self.options.durability), there, found.url))
             if not found.ended:
                 check_durability(found.layout, found.durability, self.options.checkpoint_s, in_group)
             return found
 
         def begins(found: Found, waited: StandingBy | None = None) -> Run:
-            modes = self._modes(found.layout, availability, replicas, located=True)
+            modes = self._modes(found.layout, asked.availability, asked.replicas, located=True)
             region = None if group is None else region_at(url, found.layout, group, found.planning["sites"] or 1)
             if group is not None:
                 check_alike(modes, group.name)
-                if found.standing.begun is None and from_savepoint is None:
+                if found.standing.begun is None and asked.from_savepoint is None:
                     check_kept(found.layout)
             planner = partial(made, **found.planning)
-            return self._start(flow, found.layout, planner, replicas, {}, found, take_over, modes, waited, region)
+            return self._start(asked.flow, found.layout, planner, asked.replicas, {}, found, asked.take_over, modes, waited, region)
 
-        if standby:
-            self._modes(
-                checked(planner(network)), availability, replicas, located=True
-            )  # Mistakes of the query show now, and not when it is needed.
-            return self._standbys.stand_by(url, flow.name, replicas, watch, looks, begins)
+        if asked.standby:
+            # Mistakes of the query show now, and not when it is needed.
+            self._modes(checked(made(network, **planning)), asked.availability, asked.replicas, located=True)
+            return self._standbys.stand_by(url, asked.flow.name, asked.replicas, asked.watch, looks, begins)
         return begins(looks())
 
-    def _planning(self) -> dict[str, Any]:
+    def _planning(self, group: InGroup | None = None) -> dict[str, Any]:
         """The arguments with which a dataflow is planned here, unless it was begun elsewhere."""
         options = self.options
         most = self.sites if options.autoscale is None else options.autoscale[1]  # A source's partitions are for ever.
         return {
-            "sites": most, "partitions": options.partitions, "max_partitions": options.max_partitions, "writers": options.writers,
+            "sites": most if group is None else group.made_for(most), "partitions": options.partitions,
+            "max_partitions": options.max_partitions, "writers": options.writers,
         }  # fmt: skip
 
     def _location_of(self, flow: Dataflow, given: str | os.PathLike[str] | None) -> str | None:
