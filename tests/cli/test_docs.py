@@ -127,6 +127,19 @@ def test_every_command_that_a_page_shows_is_one() -> None:
     assert shown > 10
 
 
+def test_every_command_is_on_the_page_of_the_command_line() -> None:
+    """A command that no page names is found by nobody. Method: each command's name in backquotes, behind `evenflow` or by itself."""
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    missing = []
+    waiting: list[tuple[list[str], Any]] = [([], get_command(app))]
+    while waiting:
+        path, known = waiting.pop()
+        waiting += [([*path, name], command) for name, command in getattr(known, "commands", {}).items()]
+        if path and not re.search(rf"`(?:evenflow )?(?:{' '.join(path)}|{path[-1]})[ `]", page):
+            missing.append(" ".join(path))
+    assert missing == []
+
+
 def test_every_fault_names_tests_that_are_there() -> None:
     rows = [line for line in (ROOT / "docs" / "faults.md").read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
     faults = [row for row in rows[1:] if not re.fullmatch(r"\| \*\*[\w ]+\*\* \| \| \|", row) and not row.startswith("| ---")]
