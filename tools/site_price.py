@@ -6,8 +6,8 @@
     python tools/site_price.py --tree ../other        # that tree's sites, by turns with this one's; medians and their ratio
     python tools/site_price.py --tls                  # with TLS, by turns with none
 
-The sites are the real ones, with their sockets and threads. The stand-in starts one run, listens to nothing, and ends it. For figures
-that are published there is `make against`.
+The sites are the real ones, with their sockets and threads. The stand-in starts one run, listens to nothing, and ends it. Another tree has
+to have the modules that are named here; older ones, and figures that are published, are for `make against`.
 """
 
 from __future__ import annotations
@@ -67,17 +67,11 @@ def trusted(encrypted: bool) -> Any:
 
 def serve(index: int, driver: tuple[str, int], secret: Any, replicated: bool, calls: str, told: Any) -> None:
     """Be a site, and put (CPU seconds, finished epochs) of the time between two words of the parent's."""
-    try:
-        from evenflow.world.spark.executor.site import Site
-        from evenflow.world.spark.net import control
-        from evenflow.world.spark.net.handshake import dial
-        from evenflow.world.spark.net.listener import open_port
-    except ImportError:  # Trees in which the rooms of world.spark were not made yet.
-        from evenflow.world.spark.handshake import dial  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.listener import open_port  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.site import Site  # type: ignore[no-redef,import-not-found]
+    from evenflow.world.spark.executor.site import Site
+    from evenflow.world.spark.net import control
+    from evenflow.world.spark.net.handshake import dial
+    from evenflow.world.spark.net.listener import open_port
 
-        from evenflow.world.spark import control  # type: ignore[no-redef,attr-defined]
     port = open_port("127.0.0.1")
     hello = {"as": "site", "site": index, "incarnation": f"life-{index}", "port": port.getsockname()[1]}
     connection = dial(driver, secret, hello)
@@ -151,116 +145,117 @@ def place(frame: Any) -> str:
     return f"{path.parent.name}/{path.name} {frame.f_code.co_name}"
 
 
-def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str, encrypted: bool = False) -> dict[str, Any]:
-    """One run: the figures of all sites together, and what site 0 calls."""
-    import evenflow
-    from evenflow.query.planner import layout
+class StandIn:
+    """What the driver is to sites: it welcomes them, tells them of each other, and says that an epoch is stored when it hears of it."""
 
-    try:
-        from evenflow.kernels import warm
-        from evenflow.plan.placement import first_membership, first_plan
-        from evenflow.world.spark.driver.program import pack
-        from evenflow.world.spark.net import control
-        from evenflow.world.spark.net.channel import Channel
-        from evenflow.world.spark.net.framing import CONTROL
+    def __init__(self, secret: Any) -> None:
         from evenflow.world.spark.net.listener import Listener, open_port
         from evenflow.world.spark.net.reactor import Reactor
-        from evenflow.world.spark.net.wire import decode_release
-    except ImportError:
-        from evenflow.operator.kernels import warm  # type: ignore[no-redef,import-not-found]
-        from evenflow.query.placement import first_membership, first_plan  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.channel import Channel  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.listener import Listener, open_port  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.program import pack  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.reactor import Reactor  # type: ignore[no-redef,import-not-found]
-        from evenflow.world.spark.wire import CONTROL, decode_release  # type: ignore[no-redef,attr-defined]
 
-        from evenflow.world.spark import control  # type: ignore[no-redef,attr-defined]
-    from evenflow.site.events import SinkCommitted, Started
+        self.reactor = Reactor()
+        self.listener = Listener(open_port("127.0.0.1"), self.reactor, secret, self.welcome)
+        self.channels: dict[int, Any] = {}
+        self.addresses: dict[int, tuple[str, int, str]] = {}
+        self.linked: set[int] = set()
+        self.ready: set[int] = set()
+        self.failures: list[str] = []
+
+    def welcome(self, sock: Any, hello: dict[str, Any]) -> None:
+        from evenflow.world.spark.net.channel import Channel
+
+        index = int(hello["site"])
+        self.addresses[index] = ("127.0.0.1", int(hello["port"]), str(hello["incarnation"]))
+        self.channels[index] = Channel(sock, self.reactor, lambda _, kind, body: self.heard(index, kind, body), lambda *_: None)
+
+    def heard(self, index: int, kind: int, body: Any) -> None:
+        from evenflow.site.events import SinkCommitted
+        from evenflow.world.spark.net import control
+        from evenflow.world.spark.net.framing import CONTROL
+        from evenflow.world.spark.net.wire import decode_release
+
+        if kind != CONTROL:  # A finished epoch: its sink has stored it.
+            _, segment, epoch, *_ = decode_release(body)
+            self.say(control.Deliver(1, SinkCommitted(segment, epoch)))
+            return
+        message = control.from_site(body)
+        if isinstance(message, control.PartReady):
+            self.ready.add(index)
+        elif isinstance(message, control.Linked):
+            self.linked.add(index)
+        elif isinstance(message, control.PartBroken | control.SiteBroken) or "Failed" in repr(message)[:200]:
+            self.failures.append(repr(message))
+
+    def say(self, message: Any) -> None:
+        from evenflow.world.spark.net import control
+        from evenflow.world.spark.net.framing import CONTROL
+
+        for channel in self.channels.values():
+            channel.send(CONTROL, control.encode(message))
+
+    def start(self, sites: int, program: bytes, plan: Any, membership: Any) -> None:
+        """Once so many sites are there, until the first epoch may begin."""
+        from evenflow.site.events import Started
+        from evenflow.world.spark.net import control
+
+        self.until(lambda: len(self.channels) == sites)
+        self.say(control.Roster(1, self.addresses))
+        self.until(lambda: len(self.linked) == sites)
+        self.say(control.StartPart(1, "price", program, plan, membership))
+        self.until(lambda: len(self.ready) == sites)
+        self.say(control.Deliver(1, Started(0)))
+
+    def until(self, done: Any) -> None:
+        deadline = time.monotonic() + 60
+        while not done():
+            self.reactor.poll(0.05)
+            if self.failures or time.monotonic() > deadline:
+                raise SystemExit(f"the sites do not start: {self.failures}, linked {self.linked}, ready {self.ready}")
+
+    def listen(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self.reactor.poll(left)
+            if self.failures:
+                raise SystemExit(f"a site has failed: {self.failures[0][:3000]}")
+
+
+def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str, encrypted: bool = False) -> dict[str, Any]:
+    """One run: the figures of all sites together, and what site 0 calls."""
+    from evenflow.kernels import warm
+    from evenflow.plan.placement import first_membership, first_plan
+    from evenflow.query.planner import layout
     from evenflow.site.options import FlowOptions
     from evenflow.world.binding import bind_run
+    from evenflow.world.spark.driver.program import pack
 
-    assert evenflow.__file__
     warm()
     flow, options, replicas = flow_of(flow_name, sites, rate)
     planned = bind_run(layout(flow.network, sites=sites), "price", lambda wait_ms: None)
     plan = first_plan(planned, sites, replicas)
-    membership = first_membership(planned, plan, range(sites))
-    reactor = Reactor()
-    ready: set[int] = set()
-    linked: set[int] = set()
-    channels: dict[int, Any] = {}
-    addresses: dict[int, tuple[str, int, str]] = {}
-    failures: list[str] = []
-
-    read = getattr(control, "from_site", None) or control.decode  # type: ignore[attr-defined]
-
-    def heard(index: int, kind: int, body: Any) -> None:
-        if kind != CONTROL:  # A finished epoch: its sink has stored it.
-            _, segment, epoch, *_ = decode_release(body)
-            say(control.Deliver(1, SinkCommitted(segment, epoch)))
-            return
-        message = read(body)
-        if isinstance(message, control.PartReady):
-            ready.add(index)
-        elif isinstance(message, control.Linked):
-            linked.add(index)
-        elif isinstance(message, control.PartBroken | control.SiteBroken) or "Failed" in repr(message)[:200]:
-            failures.append(repr(message))
-
-    def welcome(sock: Any, hello: dict[str, Any]) -> None:
-        index = int(hello["site"])
-        addresses[index] = ("127.0.0.1", int(hello["port"]), str(hello["incarnation"]))
-        channels[index] = Channel(sock, reactor, lambda _, kind, body: heard(index, kind, body), lambda *_: None)
-
-    def say(message: Any) -> None:
-        for channel in channels.values():
-            channel.send(CONTROL, control.encode(message))
-
-    def until(done: Any) -> None:
-        deadline = time.monotonic() + 60
-        while not done():
-            reactor.poll(0.05)
-            if failures or time.monotonic() > deadline:
-                raise SystemExit(f"the sites do not start: {failures}, linked {linked}, ready {ready}")
-
     secret = trusted(encrypted)
-    listener = Listener(open_port("127.0.0.1"), reactor, secret, welcome)
+    driver = StandIn(secret)
     context = multiprocessing.get_context("fork")
     pipes, processes = [], []
     for index in range(sites):
         mine, its = context.Pipe()
-        process = context.Process(target=serve, args=(index, ("127.0.0.1", listener.port), secret, replicas > 1, calls, its), daemon=True)
+        where = ("127.0.0.1", driver.listener.port)
+        process = context.Process(target=serve, args=(index, where, secret, replicas > 1, calls, its), daemon=True)
         process.start()
         pipes.append(mine)
         processes.append(process)
     try:
-        until(lambda: len(channels) == sites)
-        say(control.Roster(1, addresses))
-        until(lambda: len(linked) == sites)
-        say(control.StartPart(1, "price", pack(planned, replace(FlowOptions(), **options)), plan, membership))
-        until(lambda: len(ready) == sites)
-        say(control.Deliver(1, Started(0)))
-        listened(reactor, WARM_S, failures)
-        for pipe in pipes:
-            pipe.send("begin")
-        listened(reactor, seconds, failures)
-        for pipe in pipes:
-            pipe.send("end")
-        listened(reactor, 0.3, failures)
+        program = pack(planned, replace(FlowOptions(), **options))
+        driver.start(sites, program, plan, first_membership(planned, plan, range(sites)))
+        driver.listen(WARM_S)
+        for word, then_s in (("begin", seconds), ("end", 0.3)):
+            for pipe in pipes:
+                pipe.send(word)
+            driver.listen(then_s)
         found = [pipe.recv() for pipe in pipes]
     finally:
         for process in processes:
             process.terminate()
             process.join()
-    epochs = sum(each["epochs"] for each in found)
-    result: dict[str, Any] = {
-        "cpu_ms_per_epoch_and_site": round(sum(each["cpu_s"] for each in found) / max(1, epochs) * 1e3, 4),
-        "system_ms_per_epoch_and_site": round(sum(each["system_s"] for each in found) / max(1, epochs) * 1e3, 4),
-        "epochs_per_s": round(epochs / sites / seconds, 1),
-        "cores": round(sum(each["cpu_s"] for each in found) / seconds, 3),
-        "pss_kb": max(int(each["pss"]) for each in found),
-    }
     if calls == "samples":
         own, whole = Counter[str](), Counter[str]()
         for each in found:
@@ -269,15 +264,18 @@ def run(flow_name: str, sites: int, seconds: float, rate: int, *, calls: str, en
         show_samples(own, whole)
     elif calls:
         show_calls(found[0]["calls"], max(1, found[0]["epochs"]))
-    return result
+    return figures(found, seconds)
 
 
-def listened(reactor: Any, seconds: float, failures: list[str]) -> None:
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        reactor.poll(left)
-        if failures:
-            raise SystemExit(f"a site has failed: {failures[0][:3000]}")
+def figures(found: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
+    epochs = sum(each["epochs"] for each in found)
+    return {
+        "cpu_ms_per_epoch_and_site": round(sum(each["cpu_s"] for each in found) / max(1, epochs) * 1e3, 4),
+        "system_ms_per_epoch_and_site": round(sum(each["system_s"] for each in found) / max(1, epochs) * 1e3, 4),
+        "epochs_per_s": round(epochs / len(found) / seconds, 1),
+        "cores": round(sum(each["cpu_s"] for each in found) / seconds, 3),
+        "pss_kb": max(int(each["pss"]) for each in found),
+    }
 
 
 def show_samples(own: Counter[str], whole: Counter[str]) -> None:
