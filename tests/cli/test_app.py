@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commands import object_of, run
 
-from evenflow.cli.app import main
 from evenflow.cli.output import Output, error_object, exit_code_of
 from evenflow.errors import BoxFailed, ClusterError, SinkError, SourceError, UnknownColumn
 
@@ -36,19 +35,6 @@ def network(tmp_path: Path) -> str:
     path = tmp_path / "small_network.py"
     path.write_text(NETWORK)
     return str(path)
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(list(arguments))
-    return int(end.value.code or 0)
-
-
-def object_of(text: str) -> dict[str, Any]:
-    lines = text.splitlines()
-    assert len(lines) == 1, f"standard output must be one object and nothing else: {text!r}"
-    found: dict[str, Any] = json.loads(lines[0])
-    return found
 
 
 def test_plan_prints_boxes_and_segments(network: str, capfd: pytest.CaptureFixture[str]) -> None:

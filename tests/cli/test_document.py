@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commands import run
 from tests.query.networks import session_monitor
 from tests.query.test_checking import box, drawn
-
-from evenflow.cli.app import main
 
 
 @pytest.fixture
@@ -21,21 +20,15 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def called(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([*arguments])
-    return int(ended.value.code or 0)
-
-
 def told(capfd: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capfd.readouterr().out)
 
 
 def test_a_file_is_checked(saved: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert called("check", str(saved), "--json") == 0
+    assert run("check", str(saved), "--json") == 0
     found = told(capfd)
     assert found["right"] and [each["state"] for each in found["boxes"]] == ["right"] * len(found["boxes"])
-    assert called("check", str(saved)) == 0
+    assert run("check", str(saved)) == 0
     assert "totals: (src string, window_start timestamp" in capfd.readouterr().out
 
 
@@ -43,28 +36,28 @@ def test_what_is_wrong_is_said_and_is_the_exit_code(saved: Path, capfd: pytest.C
     document = drawn()
     box(document, "tcp")["params"]["condition"] = "lngth > 3"
     saved.write_text(json.dumps(document))
-    assert called("check", str(saved), "--json") == 2
+    assert run("check", str(saved), "--json") == 2
     tcp = next(each for each in told(capfd)["boxes"] if each["name"] == "tcp")
     assert (tcp["state"], tcp["parameter"], tcp["start"], tcp["end"], tcp["type"]) == ("wrong", "condition", 0, 5, "UnknownColumn")
     saved.write_text("{")
-    assert called("check", str(saved), "--json") == 2
+    assert run("check", str(saved), "--json") == 2
     assert told(capfd)["error"]["type"] == "QueryError"
 
 
 def test_code_is_locked_unless_it_is_allowed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "sessions.json"
     path.write_text(session_monitor().to_json())
-    assert called("check", str(path), "--json") == 2
+    assert run("check", str(path), "--json") == 2
     assert [each["name"] for each in told(capfd)["boxes"] if each["state"] == "locked"] == ["track"]
-    assert called("check", str(path), "--json", "--module", "tests.query.networks") == 0
+    assert run("check", str(path), "--json", "--module", "tests.query.networks") == 0
 
 
 def test_a_file_is_written_as_python(saved: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "drawn.py"
-    assert called("export", str(saved), "--to", str(path), "--json") == 0
+    assert run("export", str(saved), "--to", str(path), "--json") == 0
     assert told(capfd)["python"] == path.read_text()
     assert json.loads(runpy.run_path(str(path))["dataflow"]().to_json()) == drawn()
-    assert called("export", str(path), "--json") == 0
+    assert run("export", str(path), "--json") == 0
     assert told(capfd)["python"] == path.read_text()
 
 
@@ -80,9 +73,9 @@ def test_a_file_is_tried(saved: Path, tmp_path: Path, capfd: pytest.CaptureFixtu
     monkeypatch.setattr(preview, "preview", here)
     sample = tmp_path / "rows.json"
     sample.write_text(json.dumps({"packets": [{"src": "a", "proto": 6, "length": 60, "ts": "2026-01-01"}]}))
-    assert called("preview", str(saved), "--sample", str(sample), "--box", "tcp", "--json") == 0
+    assert run("preview", str(saved), "--sample", str(sample), "--box", "tcp", "--json") == 0
     (tap,) = told(capfd)["taps"]
     assert (tap["box"], tap["count"], tap["rows"][0][1]) == ("tcp", 1, "a")
-    assert called("preview", str(saved), "--rows", "5") == 0
+    assert run("preview", str(saved), "--rows", "5") == 0
     sample.write_text("[]")
-    assert called("preview", str(saved), "--sample", str(sample), "--json") == 2
+    assert run("preview", str(saved), "--sample", str(sample), "--json") == 2

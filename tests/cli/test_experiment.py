@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.cli.commands import object_of, run
 
-from evenflow.cli.app import main
 from evenflow.experiments.registry import EXPERIMENTS
 
 KEYS = {"name", "source", "world", "paper", "measured", "target", "holds", "plot"}
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(["experiment", *arguments])
-    return int(end.value.code or 0)
-
-
-def object_of(text: str) -> dict[str, Any]:
-    assert len(text.splitlines()) == 1, f"standard output must be one object and nothing else: {text!r}"
-    found: dict[str, Any] = json.loads(text)
-    return found
-
-
 def test_a_run_leaves_a_table_an_object_and_a_plot(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "made" / "here"
-    assert run("reliability", "--quick", "--out", str(out)) == 0
+    assert run("experiment", "reliability", "--quick", "--out", str(out)) == 0
     shown = capfd.readouterr().out
     assert "exponent_cluster_pairs" in shown and "paper" in shown and "must be" in shown
     found = json.loads((out / "reliability-sim.json").read_text())
@@ -39,7 +26,7 @@ def test_a_run_leaves_a_table_an_object_and_a_plot(tmp_path: Path, capfd: pytest
 
 @pytest.mark.conformance
 def test_as_json_it_is_the_same_object(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("reliability", "--quick", "--json", "--out", str(tmp_path)) == 0
+    assert run("experiment", "reliability", "--quick", "--json", "--out", str(tmp_path)) == 0
     assert object_of(capfd.readouterr().out) == json.loads((tmp_path / "reliability-sim.json").read_text())
 
 
@@ -48,17 +35,17 @@ def test_without_matplotlib_there_is_all_but_the_plot(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evenflow.experiments.harness.experiment.can_draw", lambda: False)
-    assert run("reliability", "--quick", "--json", "--out", str(tmp_path)) == 0
+    assert run("experiment", "reliability", "--quick", "--json", "--out", str(tmp_path)) == 0
     caught = capfd.readouterr()
     assert object_of(caught.out)["plot"] is None and "evenflow[experiments]" in caught.err
     assert "![" not in (tmp_path / "reliability-sim.md").read_text()
 
 
 def test_the_list_names_all_and_runs_none(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("list") == 0
+    assert run("experiment", "list") == 0
     shown = capfd.readouterr().out
     assert all(name in shown for name in EXPERIMENTS)
-    assert run("list", "--json") == 0
+    assert run("experiment", "list", "--json") == 0
     listed = object_of(capfd.readouterr().out)["experiments"]
     assert [each["name"] for each in listed] == list(EXPERIMENTS) and set(listed[0]) == {"name", "title", "source", "worlds"}
 
@@ -73,22 +60,22 @@ def test_the_list_names_all_and_runs_none(capfd: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_wrong_usage_is_code_2_and_says_what_there_is(arguments: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(*arguments) == 2
+    assert run("experiment", *arguments) == 2
     caught = capfd.readouterr()
     assert "error:" in caught.err and said in caught.err and caught.out == ""
-    assert run(*arguments, "--json") == 2
+    assert run("experiment", *arguments, "--json") == 2
     assert object_of(capfd.readouterr().out)["error"]["type"] == "UsageError"
 
 
 def test_a_directory_that_cannot_be_made_is_an_error_before_anything_is_measured(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
-    assert run("reliability", "--out", str(tmp_path / "file" / "below")) == 1
+    assert run("experiment", "reliability", "--out", str(tmp_path / "file" / "below")) == 1
     caught = capfd.readouterr()
     assert "cannot write" in caught.err and "Traceback" not in caught.err and "lives" not in caught.err
 
 
 def test_it_explains_itself(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run("--help") == 0
+    assert run("experiment", "--help") == 0
     out = capfd.readouterr().out
     assert "Usage" in out and "Example" in out
 

@@ -12,12 +12,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.cli.test_app import object_of
+from tests.cli.commands import object_of, run
 from tests.cli.test_moves_view import MOVES
 from tests.query.networks import session_monitor
 from tests.statistics.numbers import progress
 
-from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.running import _open_control
 from evenflow.errors import ClusterError, EngineUnreachable, EvenflowError, LocationError, OperationRefused, VersionChanged
@@ -174,12 +173,6 @@ def engine(directory: Path) -> Iterator[Engine]:
     port.close()
     assert not port.file.exists()
     coordinator.close()
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(list(arguments))
-    return int(end.value.code or 0)
 
 
 def test_sites_are_shown(engine: Engine, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.commands import run
 from typer.main import get_command
 
 from evenflow.cli import running
-from evenflow.cli.app import app, main
+from evenflow.cli.app import app
 from evenflow.cli.running import Request
 from evenflow.cli.settings import OWN
 from evenflow.coordinator.requests import BY_NAME
@@ -29,12 +30,6 @@ def dataflow(rows: int = 1, word: str = "a"):
     flow.source(ef.sources.packets(rows=rows)).to(ef.sinks.discard())
     return flow
 """
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(list(arguments))
-    return int(end.value.code or 0)
 
 
 def said_to(command: str) -> set[str]:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-from evenflow.cli.app import main
+from tests.cli.commands import object_of, run
 
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "hot_items.sql")
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(list(arguments))
-    return int(end.value.code or 0)
-
-
-def object_of(text: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(text)
-    return found
 
 
 def test_the_plan_of_the_example_names_its_views(capfd: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.cli.test_app import object_of, run
+from tests.cli.commands import object_of, run
 
 from evenflow.cli.output import Output
 from evenflow.cli.standing_by import LINE_EVERY_S, Lines, standby_line, standing_by

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from rich.table import Table
-from tests.cli.test_document import called
+from tests.cli.commands import run
 from tests.cli.test_view import PROGRESS
 from tests.query.test_checking import drawn
 
@@ -79,7 +79,7 @@ def test_rows_of_a_preview_are_shown_as_they_are(
     saved.write_text(json.dumps(drawn()))
     rows = [{"src": name, "proto": 6, "length": 60, "ts": "2026-01-01"} for name in (*NAMES, "clear\x1b[2J")]
     sample.write_text(json.dumps({"packets": rows}))
-    assert called("preview", str(saved), "--sample", str(sample), "--box", "tcp") == 0
+    assert run("preview", str(saved), "--sample", str(sample), "--box", "tcp") == 0
     text = capfd.readouterr().out
     for name in (*NAMES, r"clear\x1b[2J"):
         assert name in text
@@ -93,10 +93,10 @@ def test_a_plan_has_names_as_they_are(tmp_path: Path, capfd: pytest.CaptureFixtu
         "CREATE TEMPORARY VIEW bid USING nexmark OPTIONS (events '100');\nSELECT price AS `p\x1b[2J`, 'a\x9b2J' AS `b` FROM bid"
     )
     for given in (("plan", str(flow)), ("sql", str(script), "--plan")):
-        assert called(*given) == 0
+        assert run(*given) == 0
         text = capfd.readouterr().out
         assert r"\x1b[2J" in text and not {"\x1b", "\x9b", "\ud800"} & {*text}
-        assert called(*given, "--json") == 0
+        assert run(*given, "--json") == 0
         assert r"\u001b[2J" in capfd.readouterr().out
 
 

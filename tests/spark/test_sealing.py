@@ -23,7 +23,7 @@ from evenflow.world.spark.net.handshake import Hello, new_secret
 from evenflow.world.spark.net.listener import Dialer, Listener, open_port
 from evenflow.world.spark.net.reactor import READABLE, Reactor
 from tests.spark.connections import KEYS, connected
-from tests.spark.test_transport import until
+from tests.world.polled import until
 
 SECRET = new_secret()
 SIZES = [0, 5, 40_000, 65_536, 65_537, 3_000_000]

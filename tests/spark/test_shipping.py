@@ -22,6 +22,7 @@ from evenflow.world.spark.net.framing import CONTROL
 from evenflow.world.spark.net.handshake import Hello, dial
 from evenflow.world.spark.net.listener import Listener, open_port
 from evenflow.world.spark.net.reactor import Reactor
+from tests.world.polled import until
 
 SECRET = b"s" * 32
 FAST = 1e12
@@ -101,13 +102,6 @@ def source(reactor: Reactor) -> Iterator[Source]:
     made = Source(reactor)
     yield made
     made.shipper.close()
-
-
-def until(reactor: Reactor, condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        reactor.poll(0.05)
 
 
 def slow(reactor: Reactor) -> Source:

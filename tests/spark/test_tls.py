@@ -33,7 +33,7 @@ from evenflow.world.spark.net.listener import Dialer, Listener, open_port
 from evenflow.world.spark.net.reactor import Reactor
 from evenflow.world.spark.net.trust import Given, Trust, accepting, new_certificate
 from tests.spark.test_sealing import End
-from tests.spark.test_transport import until
+from tests.world.polled import until
 
 SIZES = [0, 5, 16_360, 16_384, 40_000, 65_536, 65_537, 3_000_000]
 NOW = datetime.datetime.now(datetime.UTC)

@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -27,6 +26,7 @@ from evenflow.world.spark.net.handshake import Accepting, Connecting, dial
 from evenflow.world.spark.net.listener import Dialer, Listener, open_port
 from evenflow.world.spark.net.reactor import Reactor
 from tests.spark.connections import connected
+from tests.world.polled import until
 
 SECRET = b"s" * 32
 PORT = 7077
@@ -37,13 +37,6 @@ def reactor() -> Iterator[Reactor]:
     made = Reactor()
     yield made
     made.close()
-
-
-def until(reactor: Reactor, condition: Callable[[], object], timeout_s: float = 10.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        reactor.poll(0.05)
 
 
 class Guests:

@@ -6,11 +6,12 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.spark.connections import connected
+from tests.world.polled import until
 
 from evenflow.errors import RegionsUnreachable
 from evenflow.world.spark.executor.site import Site
@@ -40,13 +41,6 @@ def reactor() -> Iterator[Reactor]:
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(names, "NAMES", names.Names())
-
-
-def until(reactor: Reactor, condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        reactor.poll(0.05)
 
 
 class Resolver:
