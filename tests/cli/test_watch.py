@@ -18,6 +18,8 @@ from evenflow.monitor.recorded import line_of
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.viewed import events_of, progress_of
 from evenflow.statistics.progress import Progress
+from evenflow.world.spark.driver import control_client
+from evenflow.world.spark.driver.control_client import Address
 
 
 def recording(path: Path, cut: int = 0) -> Path:
@@ -119,3 +121,27 @@ def test_a_newcomer_has_used_no_cpu_before_its_first_report() -> None:
     history.add(replace(last, sites=begun, number=last.number + 2, at_us=last.at_us + 20_000_000))
     progress = progress_of(history, "run-1")
     assert progress is not None and progress.sites[0].cpu_share == 0.0
+
+
+@pytest.mark.parametrize("over", [False, True, None])
+def test_an_engine_that_is_gone_while_its_run_is_active_is_no_end(
+    over: bool | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its driver was killed, say: the view was closed as if the run had ended, with exit code 0. over: None: the engine was stopped."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    address = Address("e1", "test", 7, "127.0.0.1", 1, b"")
+    if over is not None:
+        (control_client.control_directory() / "e1.json").write_text(address.to_json(), encoding="utf-8")
+    told = list(stream(4.0))
+    if over:
+        scene, last = scenes_of(told)[-1], readings_of(told)[-1]
+        ended = replace(scene, number=scene.number + 1, runs=(replace(scene.runs[0], active=False),))
+        told += [ended, replace(last, number=last.number + 1, scene=ended.number)]
+    monkeypatch.setattr(control_client, "find", lambda engine=None: address)
+    monkeypatch.setattr(control_client, "watch", lambda address: (each for each in told))
+    with pytest.raises(SystemExit) as end:
+        main(["watch", "--json"])
+    found = json.loads(capfd.readouterr().out)
+    assert found["run"] == "run-1" and end.value.code == (3 if over is False else 0)
+    if over is False:
+        assert found["error"]["type"] == "EngineUnreachable" and "its process is gone; run-1 was active" in found["error"]["message"]

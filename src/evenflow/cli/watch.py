@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from rich.live import Live
 
 from evenflow.cli.options import Json, Plain
-from evenflow.cli.output import OK, Output
-from evenflow.errors import OperationRefused, StatisticsError
+from evenflow.cli.output import OK, Output, error_object, exit_code_of
+from evenflow.errors import EngineUnreachable, OperationRefused, StatisticsError
 from evenflow.monitor.history import History
 from evenflow.monitor.live import View
 from evenflow.monitor.reading import Reading
@@ -23,8 +24,14 @@ from evenflow.monitor.timeline import Event, event_line
 from evenflow.monitor.viewed import events_of, hosting_of, progress_of, told_of
 from evenflow.statistics.progress import Progress
 
+if TYPE_CHECKING:
+    from evenflow.world.spark.driver.control_client import Address
+
 SUFFIX: Final = ".jsonl"
 LINE_US: Final = 1_000_000
+ENDS_S: Final = 5.0
+"""For so long an engine that closes its connections may have its file, until it has ended."""
+LOOK_S: Final = 0.1
 
 
 def watch(
@@ -39,25 +46,53 @@ def watch(
 ) -> int:
     """Watch a running engine, or read a recording of `evenflow run --record`. The engine does not wait for this, and goes on without it.
 
+    Exit code 3: the engine was not heard of any more while the run was active.
+
     Example: `evenflow watch`
     """
     output: Output = context.obj
     recorded = source is not None and source.endswith(SUFFIX)
-    told = _recorded(Path(source)) if recorded and source is not None else _watched(source)
+    address = None if recorded else _found(source)
+    told = _recorded(Path(source)) if address is None and source is not None else _watched(address)
     shown = Shown(run, output, plain=plain or recorded or output.as_json or not output.out.is_terminal)
     with contextlib.closing(told):
         found = shown.go_on(told)
     if found is None:
         raise OperationRefused("there is no run to watch" if run is None else f"no run is called {run!r}")
-    output.report(found)
-    return OK
+    lost = _lost(address, source, shown.run) if address is not None and shown.active else None
+    if lost is None:
+        output.report(found)
+        return OK
+    output.error(lost)
+    output.report({"error": error_object(lost), **found})
+    return exit_code_of(lost)
 
 
-def _watched(engine: str | None) -> Generator[Scene | Reading, None, None]:
+def _found(engine: str | None) -> Address:
     from evenflow.world.spark.driver.control_client import find
+
+    return find(engine)
+
+
+def _watched(address: Address | None) -> Generator[Scene | Reading, None, None]:
     from evenflow.world.spark.driver.control_client import watch as told_by
 
-    return told_by(find(engine))
+    assert address is not None, "else it is a recording"
+    return told_by(address)
+
+
+def _lost(address: Address, given: str | None, run: str | None) -> EngineUnreachable | None:
+    """Why an engine says nothing any more of a run that was active; None: it has ended in order, and its runs with it, which may take it a
+    moment."""
+    from evenflow.world.spark.driver.control_client import ended, left_its_file
+
+    until_s = time.monotonic() + ENDS_S
+    while (why := ended(address, given)) is None and time.monotonic() < until_s:
+        time.sleep(LOOK_S)
+    if why is not None and not left_its_file(address, given):
+        return None
+    where = f"engine {address.engine} ({address.name}, process {address.pid}) says nothing any more"
+    return EngineUnreachable(f"{why or where}; {run} was active when it was heard of last")
 
 
 def _recorded(path: Path) -> Generator[Scene | Reading, None, None]:
@@ -77,6 +112,12 @@ class Shown:
         self._view: View | None = None
         self._run: str | None = None
         self._said_us = -LINE_US
+        self.active = False
+
+    @property
+    def run(self) -> str | None:
+        """The one that is shown. active: when it was heard of last."""
+        return self._run
 
     def go_on(self, told: Iterable[Scene | Reading]) -> dict[str, Any] | None:
         """Until there is nothing more, or the run is over. Returns how it went last, see `told_of`; None without such a run."""
@@ -91,6 +132,7 @@ class Shown:
                 if progress is None or self._run is None:
                     continue
                 found, news = told_of(progress, self._history), events_of(self._history, self._run)
+                self.active = progress.active
                 if self._plain:
                     self._say(progress, news)
                 else:

@@ -120,11 +120,7 @@ def ended(address: Address, given: str | None = None) -> str | None:
     nobody has locked and that was copied here is believed if its process is there.
     """
     where = f"engine {address.engine} ({address.name}, process {address.pid})"
-    path = (
-        Path(given)
-        if given is not None and (os.sep in given or given.endswith(".json"))
-        else control_directory() / f"{address.engine}.json"
-    )
+    path = _file_of(address, given)
     try:
         now = Address.from_json(path.read_text(encoding="utf-8"))
         if now.pid != address.pid or now.engine != address.engine:
@@ -136,6 +132,16 @@ def ended(address: Address, given: str | None = None) -> str | None:
         return f"{where} has ended"
     except (OSError, ValueError, KeyError, TypeError):
         return None  # It is being written.
+
+
+def left_its_file(address: Address, given: str | None = None) -> bool:
+    """Whether an engine that was reached has not ended in order, since then it takes its file away. given: as for `ended`."""
+    return _file_of(address, given).exists()
+
+
+def _file_of(address: Address, given: str | None) -> Path:
+    by_path = given is not None and (os.sep in given or given.endswith(".json"))
+    return Path(given) if given is not None and by_path else control_directory() / f"{address.engine}.json"
 
 
 def _copied(path: Path, address: Address) -> bool:
