@@ -64,6 +64,43 @@ def test_it_says_that_it_has_ended_and_why(browser: Browser, failure: str | None
         is_accessible(page)
 
 
+class Empty:
+    """An engine whose first run has not begun, until `begun`."""
+
+    def __init__(self, live: LiveSim) -> None:
+        self.live, self.begun = live, False
+        self.ask, self.close = live.ask, live.close
+
+    def run(self, take: Callable[[Scene | Reading], None]) -> None:
+        known: list[Any] = [None, None]
+
+        def told(each: Scene | Reading) -> None:
+            if isinstance(each, Scene):
+                known[0] = each
+                return
+            runs, scene = self.begun, known[0]
+            if known[1] != (scene.number, runs):
+                known[1] = scene.number, runs
+                take(replace(scene, number=2 * scene.number + runs, runs=scene.runs if runs else ()))
+            take(replace(each, scene=2 * scene.number + runs, runs=each.runs if runs else ()))
+
+        self.live.run(told)
+
+
+def test_an_engine_without_runs_says_so(browser: Browser) -> None:
+    """Nothing was there but `live`: no name, and no word of what is missing."""
+    live = Empty(simulated(sessions()))
+    with serving(live) as served, opened(browser, served) as watched:
+        page = watched.page
+        expect(page.locator("#held .what")).to_have_text("nothing runs yet")
+        expect(page.locator(".head h1")).to_have_text("simulator")
+        is_accessible(page)
+        live.begun = True
+        shows_numbers(page)
+        expect(page.locator(".head h1")).to_have_text("network_sessions")
+        expect(page.locator("#held .label")).not_to_have_text("No run")
+
+
 RUNS = """async ([scene, reading]) => {
   const { Dashboard } = await import(new URL("static/dashboard.js", document.baseURI).href);
   const shown = new Dashboard(async () => new Response("{}", { status: 503 }), document.createElement("p"), () => {});

@@ -109,9 +109,11 @@ export class Dashboard {
   }
 
   show() {
-    const view = this.model.view();
-    if (!view) return;
-    const { head } = this;
+    const view = this.model.view(), { head, model } = this;
+    if (!view) {
+      if (model.scene && !model.scene.runs.length) head.nothing(model.scene.name);
+      return;
+    }
     if (view.run !== this.shown) this.turn(view.run);
     const runs = this.model.scene.runs;
     head.runs.hidden = runs.length < 2;

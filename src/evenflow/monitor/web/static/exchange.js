@@ -25,9 +25,9 @@ export class Exchange {
     /** @type {View|null} */ this.view = null;
     /** @type {Map<string, number>} */ this.before = new Map();
     this.pick = /** @type {HTMLSelectElement} */ (h("select", { "aria-label": "Segment", onchange: () => this.choose(this.pick.value) }));
-    this.skew = h("span.pill");
+    this.skew = h("span.pill", { hidden: true });
     this.buttons = WAYS.map(([way, text]) => h("button", { type: "button", "aria-pressed": String(way === this.way), onclick: () => this.turn(way) }, text));
-    this.rows = h("div.rows", { tabindex: "0", "aria-label": "Sites and what they host" });
+    this.rows = h("div.rows", { tabindex: "0", role: "group", "aria-label": "Sites and what they host" });
     this.canvas = /** @type {HTMLCanvasElement} */ (h("canvas", { role: "img", "aria-label": "Sites as rows, partitions as columns; the table has the same" }));
     this.hover = h("p.hover", { hidden: true });
     this.matrix = h("div.matrix", { hidden: true }, this.canvas);

@@ -62,6 +62,15 @@ export class Head {
     mark(this.right, "data-tone", right === "operate" ? "accent" : null);
   }
 
+  /** An engine without runs. @param {string} name  of its application */
+  nothing(name) {
+    write(this.name, name);
+    document.title = `${name} · Evenflow`;
+    write(this.label, "No run");
+    write(this.held.what, "nothing runs yet");
+    write(this.held.why, "the button Start… begins a dataflow, and so do evenflow start and engine.start() in the engine's program");
+  }
+
   /** @param {View} view */
   show(view) {
     write(this.name, view.dataflow);
