@@ -165,6 +165,18 @@ def test_curves_of_a_run_go_on_while_another_one_is_looked_at(browser: Browser, 
     assert one == [float(n) for n in range(2, 21)] and two == [float(n) for n in range(2, 31)]
 
 
+def test_a_page_that_was_hidden_has_the_curves_of_meanwhile(browser: Browser, page: Served) -> None:
+    script = """(shown, turn) => {
+      for (let n = 1; n <= 5; n++) turn(n, { one: { active: true, elapsed_us: n * 1e6 } });
+      const seconds = Array.from({ length: 100 }, (_, i) => i + 3900), other = seconds.map(() => 1);
+      shown.takePast({ one: { seconds, p50_ms: other, p99_ms: other, rows_in_per_s: other, rows_out_per_s: other } });
+      turn(6, { one: { active: true, elapsed_us: 3999 * 1e6 } });
+      turn(7, { one: { active: true, elapsed_us: 4000 * 1e6 } });
+      return [...shown.curves.data.seconds];
+    }"""
+    assert several(page, browser, script) == [float(second) for second in range(3900, 4001)]
+
+
 def test_a_run_that_goes_on_under_the_id_of_one_that_has_ended_has_curves_and_events_of_its_own(browser: Browser, page: Served) -> None:
     """Who stops a run with a checkpoint location and goes on there in the same engine has such a one."""
     script = """(shown, turn) => {

@@ -150,6 +150,22 @@ def test_frames_are_not_kept_without_end() -> None:
     assert len(made._frames) <= 64
 
 
+def test_who_has_missed_much_is_told_the_curves_anew() -> None:
+    """A page that was hidden for an hour drew a straight line from then to now, as what the last ten minutes had been."""
+    made = feed()
+    read(made, 1)
+    at, _ = made.newer(Position())
+    for number in range(2, 5):
+        read(made, number)
+    at, frame = made.newer(at)
+    assert [kind for kind, _ in kinds(frame)] == ["reading"]
+    for number in range(5, 105):
+        read(made, number)
+    _, frame = made.newer(at)
+    assert [kind for kind, _ in kinds(frame)] == ["past", "reading"]
+    assert dict(kinds(frame))["past"]["r"]["seconds"] == [float(number) for number in range(1, 105)]
+
+
 def test_one_value_that_json_has_not_ends_nobody_s_stream() -> None:
     """An event stays for long, and whoever came while it did had none of the others either: the page said that the connection was lost."""
     made = feed()

@@ -22,6 +22,8 @@ CURVE_POINTS: Final = 1_200
 """Ten minutes at 2 Hz."""
 FRAMES_KEPT: Final = 64
 """Until the next change."""
+MISSED: Final = 8
+"""Readings. Who has had no more of them, as a page has that was hidden, is told its curves anew: they would have a gap."""
 LINGER_S: Final = 60.0
 """After the last reader has gone it is told as before: a page that is loaded again misses nothing."""
 LOOKED_S: Final = 5.0
@@ -238,7 +240,7 @@ class Feed:
         parts: list[tuple[str, bytes]] = []
         if now.scene != had.scene and self.scene_json is not None:
             parts.append(("scene", self.scene_json))
-        if had.reading == 0 and self._points:
+        if (had.reading == 0 or now.reading - had.reading > MISSED) and self._points:
             parts.append(("past", self._past()))
         if now.events != had.events:
             parts.append(("happened", encoded(self._events.since(had.events))))

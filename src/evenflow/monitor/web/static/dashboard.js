@@ -91,6 +91,14 @@ export class Dashboard {
     }
   }
 
+  /** Curves by run: those of a page that has had none for a while go on from there. @param {any} told */
+  takePast(told) {
+    this.past = told;
+    if (this.shown === null) return;
+    this.curves.restart(told[this.shown] ?? {});
+    this.curves.happened(this.marks?.(this.shown) ?? this.events.get(this.shown) ?? []);
+  }
+
   /** Another run: everything that gathers starts anew, from what was kept. @param {string} run */
   turn(run) {
     this.shown = run;

@@ -40,7 +40,7 @@ function watch() {
   const stream = new Stream(() => token, {
     hello: (told) => dashboard.allowed(told.right),
     scene: (told) => dashboard.scene(told),
-    past: (told) => (dashboard.past = told),
+    past: (told) => dashboard.takePast(told),
     happened: (told) => dashboard.take(told),
     reading: (told) => {
       dashboard.reading(told);
