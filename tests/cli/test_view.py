@@ -154,6 +154,9 @@ def test_what_outputs_have_missed_is_said() -> None:
     assert "delivered 88% to alerts" in plain_line(shed) and "delivered" not in plain_line(replace(PROGRESS, outputs=outputs[1:]))
     table = drawn(summary_table(shed))
     assert "left out for alerts" in table and "1,200" in table and "87.5% was delivered" in table and "bills" not in table
+    for share in (0.9996, 1.0):  # As many digits as are told.
+        nearly = replace(PROGRESS, outputs=(replace(outputs[0], delivered_share=share),))
+        assert "delivered 99% to alerts" in plain_line(nearly) and "99.9% was delivered" in drawn(summary_table(nearly))
     assert report(shed, master="local", interrupted=False)["outputs"][0] == {
         "output": "alerts", "protected": False, "dropped": 1_200, "delivered_share": 0.875, "age_ms": 12.5, "utility": 0.9,
     }  # fmt: skip

@@ -6,6 +6,8 @@ import itertools
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from evenflow.monitor.dataflow import drawn
 from evenflow.monitor.history import History, rates_between
 from evenflow.monitor.reading import Reading
 from evenflow.monitor.scene import Scene
+from evenflow.monitor.watching import _delivered_ppm
 from evenflow.query.planner import layout
 from evenflow.statistics.growing import Growing
 from evenflow.world.sim.watching import SimWatch
@@ -169,3 +172,13 @@ def test_rates_are_differences() -> None:
     assert sum(count for _, count in rates.latency) == sum(c for _, c in last.runs[0].latency) - sum(c for _, c in first.runs[0].latency)
     assert history.rates("another") is None
     assert rates_between(first.at_us, last.runs[0], last.at_us, first.runs[0]) is None
+
+
+@pytest.mark.parametrize(("dropped", "ppm"), [(0, 1_000_000), (1, 999_999), (30_000_000, 700_000)])
+def test_all_is_delivered_only_where_nothing_is_missing(dropped: int, ppm: int) -> None:
+    part = SimpleNamespace(taken=((0, 100_000_000), (1, 7)))
+    planned = SimpleNamespace(
+        segments=(SimpleNamespace(id=0, source="events"), SimpleNamespace(id=1, source="other")), sheds={"events": ()}
+    )
+    run: Any = SimpleNamespace(planned=planned, parts={0: part}, dropped={0: dropped})
+    assert _delivered_ppm(run) == ppm

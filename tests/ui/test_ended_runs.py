@@ -165,6 +165,14 @@ def test_curves_of_a_run_go_on_while_another_one_is_looked_at(browser: Browser, 
     assert one == [float(n) for n in range(2, 21)] and two == [float(n) for n in range(2, 31)]
 
 
+def test_all_is_delivered_only_where_nothing_is_missing(browser: Browser, page: Served) -> None:
+    script = """(shown, turn) => [1000000, 999999, 999600, 998400, 700000].map((delivered_ppm, n) => {
+      turn(n + 1, { one: { active: true, elapsed_us: n * 1e6, delivered_ppm } });
+      return shown.head.delivered.textContent;
+    })"""
+    assert several(page, browser, script) == [f"delivered {share}" for share in ("100%", "99.9%", "99.9%", "99.8%", "70%")]
+
+
 def test_a_page_that_was_hidden_has_the_curves_of_meanwhile(browser: Browser, page: Served) -> None:
     script = """(shown, turn) => {
       for (let n = 1; n <= 5; n++) turn(n, { one: { active: true, elapsed_us: n * 1e6 } });

@@ -48,8 +48,8 @@ def plain_line(progress: Progress) -> str:
 
 
 def delivered_text(progress: Progress) -> str:
-    """The share of what its sources gave that came into each output, of those that have missed something."""
-    return ", ".join(f"{output.delivered_share:.0%} to {output.output}" for output in progress.outputs if output.dropped)
+    """The share of what its sources gave that came into each output, of those that have missed something: it is never all of it."""
+    return ", ".join(f"{min(output.delivered_share, 0.99):.0%} to {output.output}" for output in progress.outputs if output.dropped)
 
 
 def _journal(journal: JournalProgress) -> str:
@@ -154,7 +154,9 @@ def summary_table(progress: Progress, *, interrupted: bool = False, events: Sequ
         table.add_row("failed rows", grouped(progress.failed_rows), "left out: a box raised on them")
     for output in progress.outputs:
         if output.dropped:
-            table.add_row(f"left out for {output.output}", grouped(output.dropped), f"{output.delivered_share:.1%} was delivered")
+            table.add_row(
+                f"left out for {output.output}", grouped(output.dropped), f"{min(output.delivered_share, 0.999):.1%} was delivered"
+            )
     table.add_row("latency p50", milliseconds(progress.p50_ms), "from an epoch's first row to its sink")
     table.add_row("latency p99", milliseconds(progress.p99_ms), "")
     if progress.journal is not None:

@@ -293,7 +293,9 @@ def _delivered_ppm(run: Watched) -> int | None:
     if not shed:
         return None
     came = sum(rows for part in run.parts.values() for segment, rows in part.taken if segment in shed)
-    return round(1e6 * (1 - min(1.0, sum(run.dropped.values()) / came))) if came else 1_000_000
+    dropped = sum(run.dropped.values())
+    ppm = round(1e6 * (1 - min(1.0, dropped / came))) if came else 1_000_000
+    return min(ppm, 999_999) if dropped else ppm  # All is delivered only where nothing is missing.
 
 
 def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int) -> RunReading:

@@ -86,7 +86,8 @@ export class Head {
     write(this.redundancy, `redundancy ${view.redundancy} of ${view.replicas}`);
     mark(this.redundancy, "data-tone", view.redundancy >= view.replicas ? "good" : view.redundancy > 0 ? "warn" : "bad");
     this.delivered.hidden = view.delivered === null;
-    write(this.delivered, `delivered ${percent(view.delivered)}`);
+    // All of it only where nothing is missing.
+    write(this.delivered, `delivered ${percent(view.delivered === null || view.delivered === 1 ? view.delivered : Math.min(view.delivered, 0.999))}`);
     mark(this.delivered, "data-tone", (view.delivered ?? 1) >= 0.999 ? "good" : "warn");
     write(this.label, view.held.label ?? "Held back by");
     write(this.held.what, view.held.what);
