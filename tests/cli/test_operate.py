@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,6 +204,16 @@ def test_a_folded_profile_has_a_line_a_stack_and_steers_no_terminal(engine: Engi
     assert capfd.readouterr().out == "thread loop;box \\x1b[2J of, mine;process 600\n"
     assert run("profile", "2", "--json") == 0
     assert "box \x1b[2J\nof; mine" in object_of(capfd.readouterr().out)["frames"]
+
+
+def test_an_object_that_nobody_reads_is_no_bug(engine: Engine) -> None:
+    """`evenflow sites --json | true` ended with a traceback."""
+    command = [sys.executable, "-c", "import time; from evenflow.cli.app import main; time.sleep(0.5); main(['sites', '--json'])"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+        assert asking.stdout is not None and asking.stderr is not None
+        asking.stdout.close()
+        words = asking.stderr.read().decode()
+        assert (asking.wait(60), "Traceback" in words) == (0, False), words
 
 
 def test_a_site_is_drained(engine: Engine, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -124,7 +124,8 @@ class Output:
         os.dup2(self._stdout, 1)
         os.close(self._stdout)
         if self._object is not None:
-            with open(1, "w", encoding="utf-8", closefd=False) as out:
+            # Whoever reads no more, such as `| head`, need not be told so.
+            with suppress(BrokenPipeError), open(1, "w", encoding="utf-8", closefd=False) as out:
                 out.write(f"{self._object}\n")
 
     @property
