@@ -94,5 +94,5 @@ def test_what_is_no_manifest_is_refused(tmp_path: Path, text: bytes, why: str) -
 def test_a_decimal_that_arrow_must_not_be_given_is_an_error() -> None:
     type_ = pa.decimal128(10, 2)
     assert value_from("d", "1.50", type_).as_py() == Decimal("1.50") and value_from("d", None, type_).as_py() is None
-    with pytest.raises(pa.ArrowInvalid, match="column 'd': 1e-999999999 is no decimal"):
+    with pytest.raises(SinkError, match="'d' is '1e-999999999', which is no decimal"):
         value_from("d", "1e-999999999", type_)

@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from evenflow.errors import SinkError
 from evenflow.sinks.joined import NotJoinable, footer_bytes, joined_end
-from evenflow.sources.decimals import check_decimals
 from evenflow.sources.description import type_from_text
 from evenflow.store.files import FileStore
 from evenflow.stream.digest import digest_of
 
 STAGING: Final = "_staging"
 MANIFESTS: Final = "_evenflow"
+PLAIN_DECIMAL: Final = re.compile(r"-?\d+(?:\.\d+)?")
 MANIFEST_NAME: Final = re.compile(r"manifest-(.+)-(\d{12})\.json")
 
 
@@ -182,10 +182,11 @@ def with_values(table: pa.Table, detail: str) -> pa.Table:
 
 
 def value_from(name: str, text: str | None, type_: pa.DataType) -> pa.Scalar:
-    """What `evenflow.sinks.places.value_text` has made a text of. Of a time with a zone it is the time in UTC. Raises ArrowInvalid."""
+    """What `evenflow.sinks.places.value_text` has made a text of. Of a time with a zone it is the time in UTC. Raises SinkError for a
+    decimal that it has not made: Arrow ends the process of some."""
     said = pa.scalar(text, pa.string())
-    if pa.types.is_decimal(type_) and text is not None:
-        check_decimals(name, [text], type_)
+    if pa.types.is_decimal(type_) and text is not None and not PLAIN_DECIMAL.fullmatch(text):
+        raise SinkError(f"a manifest says that {name!r} is {text[:40]!r}, which is no {type_}; somebody else has written it")
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return pc.assume_timezone(said.cast(pa.timestamp(type_.unit)), "UTC").cast(type_)
     return said.cast(type_)
