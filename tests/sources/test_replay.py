@@ -272,6 +272,15 @@ def test_an_empty_file_is_read_to_its_end(tmp_path: Path) -> None:
     assert reader.ended
 
 
+@pytest.mark.parametrize("column", ["string", "int", "decimal(9,0)"])
+def test_quoted_values_have_lines_wherever_a_block_of_a_file_ends(tmp_path: Path, column: str) -> None:
+    """Goal: a large file is read as a small one is. Where a block ended within quotes, the rest of the value was a row of its own."""
+    path, count, value = tmp_path / "rows.csv", 5_000, "one\nline, two, 1e-5\n" + "yyyy,\n" * 50
+    path.write_text("a,b\n" + "".join(f'{i},"{value}"\n' for i in range(count)))
+    read = read_all(sources.replay(str(path), speed=None, schema=f"a {column}, b string"))
+    assert [int(number) for number in read["a"].to_pylist()] == list(range(count)) and set(read["b"].to_pylist()) == {value}
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="the shared traces are not on this machine")
 def test_the_shared_traces_are_read_whole() -> None:
     packets = sources.replay(str(DATA / "packets.parquet"), speed=None)

@@ -183,7 +183,8 @@ def check_schema(file: str, found: pa.Schema, declared: pa.Schema) -> None:
 
 def delimited(file: str, format_: Format, schema: pa.Schema | None) -> pa.RecordBatchReader:
     """A CSV or TSV file with a header line. TSV has no quotes."""
-    parse = pa_csv.ParseOptions(delimiter="\t", quote_char=False) if format_ == "tsv" else pa_csv.ParseOptions()
+    # Without the last of these a block of a file may end within quotes, and what is left of the value is a row.
+    parse = pa_csv.ParseOptions(delimiter="\t", quote_char=False) if format_ == "tsv" else pa_csv.ParseOptions(newlines_in_values=True)
     types = {f.name: f.type for f in schema} if schema is not None else {}
     read = pa_csv.ReadOptions(use_threads=False, block_size=BLOCK_BYTES)  # Without threads, errors tell the row.
     decimals = {name: type_ for name, type_ in types.items() if has_decimal(type_)}
