@@ -281,6 +281,16 @@ def test_quoted_values_have_lines_wherever_a_block_of_a_file_ends(tmp_path: Path
     assert [int(number) for number in read["a"].to_pylist()] == list(range(count)) and set(read["b"].to_pylist()) == {value}
 
 
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv", "rows.json"])
+def test_a_file_without_a_byte_has_no_rows(tmp_path: Path, name: str) -> None:
+    """Such are written by tasks that have had no rows."""
+    (tmp_path / name).write_text("")
+    for schema in ("a int", "a int, d decimal(5,2)", "m map<string, int>")[: 3 if name == "rows.json" else 2]:
+        assert read_all(sources.replay(str(tmp_path / name), speed=None, schema=schema)).num_rows == 0
+    with pytest.raises(SourceError, match="0 bytes long"):
+        sources.replay(str(tmp_path / name), speed=None)
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason="the shared traces are not on this machine")
 def test_the_shared_traces_are_read_whole() -> None:
     packets = sources.replay(str(DATA / "packets.parquet"), speed=None)

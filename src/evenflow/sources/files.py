@@ -23,7 +23,7 @@ from evenflow.sources.decimals import check_decimals, far, has_decimal
 from evenflow.sources.json_rows import needs_reading, rows_of
 from evenflow.sources.packets import SCHEMA as PACKETS
 from evenflow.sources.pcap import batches as pcap_batches
-from evenflow.sources.places import ending_of, is_remote, listed, opened, shown
+from evenflow.sources.places import ending_of, is_remote, listed, opened, shown, size_of
 
 Format = Literal["parquet", "csv", "tsv", "json", "arrow", "pcap"]
 ENDINGS: Final[dict[str, Format]] = {
@@ -293,6 +293,8 @@ def raw_batches(
     """Batches of one file as they are, without some that `skip` leaves out, and perhaps without columns that are not wanted."""
     if format_ == "parquet":
         return parquet_batches(file, schema, groups, skip, only)
+    if format_ in ("csv", "tsv", "json") and schema is not None and not size_of(file):
+        return iter(())  # Of a task that had no rows.
     if format_ in ("csv", "tsv"):
         return iter(delimited(file, format_, schema))
     if format_ == "json":

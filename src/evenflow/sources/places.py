@@ -51,6 +51,14 @@ def opened(place: str) -> Any:
     return store.open_input_file(path)
 
 
+def size_of(place: str) -> int:
+    """Bytes of a file. Raises SourceError, OSError."""
+    if not is_remote(place):
+        return os.path.getsize(place)
+    with opened(place) as file:
+        return int(file.size())
+
+
 def listed(place: str) -> list[str]:
     """The files at a URI: of a folder (hidden ones left out), of a pattern in its last part, or the one. Raises SourceError."""
     parts = urlsplit(place)
@@ -72,4 +80,4 @@ def listed(place: str) -> list[str]:
     return [parts._replace(path=f"{base}/{quote(one)}").geturl() for one in wanted]
 
 
-__all__ = ["ending_of", "is_remote", "listed", "opened", "shown"]
+__all__ = ["ending_of", "is_remote", "listed", "opened", "shown", "size_of"]
