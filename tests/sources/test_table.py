@@ -148,6 +148,7 @@ EVERY_TYPE = pa.record_batch(
         "raw": pa.array([b"\x00\xff", None], pa.binary()), "day": pa.array([date(2026, 1, 31), None]),
         "at": pa.array([datetime(2026, 1, 1, 12, 0, 0, 123456), None], pa.timestamp("us")),
         "d": pa.array([Decimal("12.50"), None], pa.decimal128(10, 2)), "list": pa.array([[1, None], None], pa.list_(pa.int64())),
+        "took": pa.array([-1_500_000, None], pa.duration("us")),
     }
 )  # fmt: skip
 
@@ -164,7 +165,7 @@ def test_every_type_goes_into_sqlite_and_comes_back() -> None:
 def test_other_databases_get_pythons_own_values_and_have_types_of_their_own() -> None:
     assert batch_of(rows_for(EVERY_TYPE, POSTGRES), EVERY_TYPE.schema).equals(EVERY_TYPE)
     assert [column_type(f.type, POSTGRES) for f in EVERY_TYPE.schema] == [
-        "BOOLEAN", "BIGINT", "DOUBLE PRECISION", "TEXT", "BYTEA", "DATE", "TIMESTAMP", "NUMERIC(10, 2)", "BIGINT[]",
+        "BOOLEAN", "BIGINT", "DOUBLE PRECISION", "TEXT", "BYTEA", "DATE", "TIMESTAMP", "NUMERIC(10, 2)", "BIGINT[]", "INTERVAL",
     ]  # fmt: skip
 
 

@@ -62,7 +62,7 @@ SQLITE: Final = Dialect(
     "?",
     {
         pa.bool_(): "INTEGER", pa.int8(): "INTEGER", pa.int16(): "INTEGER", pa.int32(): "INTEGER", pa.int64(): "INTEGER",
-        pa.float32(): "REAL", pa.float64(): "REAL", pa.binary(): "BLOB",
+        pa.float32(): "REAL", pa.float64(): "REAL", pa.binary(): "BLOB", pa.duration("us"): "INTEGER",
     },
     "TEXT",
     plain=True,
@@ -72,7 +72,7 @@ POSTGRES: Final = Dialect(
     {
         pa.bool_(): "BOOLEAN", pa.int8(): "SMALLINT", pa.int16(): "SMALLINT", pa.int32(): "INTEGER", pa.int64(): "BIGINT",
         pa.float32(): "REAL", pa.float64(): "DOUBLE PRECISION", pa.binary(): "BYTEA", pa.date32(): "DATE",
-        pa.timestamp("us"): "TIMESTAMP", pa.timestamp("us", "UTC"): "TIMESTAMPTZ",
+        pa.timestamp("us"): "TIMESTAMP", pa.timestamp("us", "UTC"): "TIMESTAMPTZ", pa.duration("us"): "INTERVAL",
     },
     "TEXT",
     plain=False,
@@ -158,8 +158,11 @@ def column_type(type_: pa.DataType, dialect: Dialect) -> str:
 
 
 def rows_for(batch: pa.RecordBatch, dialect: Dialect) -> list[tuple[Any, ...]]:
-    """The rows as parameters. SQLite has numbers, text and bytes: times are ISO text there, decimals text, lists JSON."""
-    columns = [column.to_pylist() for column in batch.columns]
+    """The rows as parameters. SQLite has numbers, text and bytes: times are ISO text there, intervals microseconds, decimals text, lists
+    JSON."""
+    plain = dialect.plain
+    given = [column.cast(pa.int64()) if plain and pa.types.is_duration(column.type) else column for column in batch.columns]
+    columns = [column.to_pylist() for column in given]
     if dialect.plain:
         columns = [[None if v is None else _plain(v) for v in values] for values in columns]
     return list(zip(*columns, strict=True))
