@@ -183,6 +183,16 @@ def test_a_decimal_that_arrow_must_not_be_given_is_an_error(database: str, value
             sources.table(database, "items", "id bigint, other decimal(10,2)", "id").open(0, 1).read(0, 9)
 
 
+@pytest.mark.parametrize(
+    ("type_", "value"), [("interval second", "a day"), ("map<string, int>", "{}"), ("tinyint", 300), ("array<int>", "[1"), ("date", "9999")]
+)
+def test_a_value_that_is_not_of_its_columns_type_is_named(database: str, type_: str, value: Any) -> None:
+    with sqlite3.connect(database) as connection:
+        connection.execute("UPDATE items SET other = ?", [value])
+    with pytest.raises(SourceError, match=r"table 'items' of .*: rows up to id = 3 are not"):
+        sources.table(database, "items", f"id bigint, other {type_}", "id").open(0, 1).read(0, 9)
+
+
 def test_texts_of_truth_are_what_they_say() -> None:
     schema = pa.schema([("x", pa.bool_())])
     given = [("false",), ("True",), ("0",), ("1",), (0,), (2,), (True,), (None,)]

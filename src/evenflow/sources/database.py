@@ -175,7 +175,7 @@ def _plain(value: Any) -> Any:
 
 
 def batch_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.RecordBatch:
-    """Rows of a result as columns of these types. Raises ArrowInvalid or ArrowTypeError for a value that is not of its column's type."""
+    """Rows of a result as columns of these types. Raises one of NOT_OF_TYPE for a value that is not of its column's type."""
     columns = zip(*rows, strict=True) if rows else ((),) * len(schema)
     arrays = [_column(list(values), field) for values, field in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

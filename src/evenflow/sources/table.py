@@ -25,6 +25,7 @@ from evenflow.sources.database import (
 )
 from evenflow.sources.source import Reader, Source
 from evenflow.stream.declared import Declared, May, row_schema, whole
+from evenflow.stream.values import NOT_OF_TYPE
 
 BACKOFF_MAX_MS: Final = 10_000
 
@@ -72,7 +73,7 @@ class TableReader(Reader):
         self._last = rows[-1][at]
         try:
             batch = batch_of(rows, source.columns)
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        except NOT_OF_TYPE as error:
             raise SourceError(f"{source}: rows up to {source.order_by} = {self._last!r} are not {source.columns}: {error}") from error
         if not self._counted and rows[0][at] < 0:
             advice = "order it by a column that has no negative numbers, or declare it as another type in the schema, such as double"
