@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +18,7 @@ import evenflow as ef
 from evenflow.errors import SchemaChanged, SourceError, TypeMismatch
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.sources.versions import ROW_BITS
 from evenflow.world.sim.world import SimWorld
 
 deltalake = pytest.importorskip("deltalake")
@@ -171,6 +173,25 @@ def test_a_decimal_of_the_log_that_arrow_must_not_be_given_is_an_error(tmp_path:
     log.write_text("".join(json.dumps(each) + "\n" for each in said))
     with pytest.raises(SourceError, match="column 'd': 1e-999999999 is no decimal"):
         read(source)
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_table_that_was_made_anew_is_not_waited_for(tmp_path: Path, goes_on: bool) -> None:
+    """Its versions begin again: a reader would wait for one of the old table's numbers, and miss what is in those before."""
+    for _ in range(4):
+        write(tmp_path / "t", rows(1))
+    source = ef.sources.delta(tmp_path / "t", version=0)
+    reader = source.open(0, 1)
+    if goes_on:
+        reader.skip(4 << ROW_BITS)
+    else:
+        while reader.read(0, 10) is not None:
+            pass
+    shutil.rmtree(tmp_path / "t")
+    write(tmp_path / "t", rows(2))
+    write(tmp_path / "t", rows(3))
+    with pytest.raises(SourceError, match="ends with version 1, and version 3 had been read: somebody has made it anew"):
+        reader.read(10**7, 10)
 
 
 def test_no_table(tmp_path: Path) -> None:

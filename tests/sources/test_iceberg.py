@@ -17,6 +17,7 @@ import evenflow as ef
 from evenflow.errors import SchemaChanged, SourceError
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
+from evenflow.sources.versions import ROW_BITS
 from evenflow.world.sim.world import SimWorld
 from tests.sources.test_delta import read
 
@@ -62,6 +63,25 @@ def test_a_table_and_what_is_added_from_any_place(table: Any, options: dict[str,
         assert [row["id"] for row in read(source, skip=places[at] + 1, most=3)] == [row["id"] for row in whole[at + 1 :]]
     for of in (1, 3):
         assert sorted(row["id"] for part in range(of) for row in read(empty, partition=part, of=of)) == list(range(60))
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_table_that_was_made_anew_is_not_waited_for(table: Any, options: dict[str, str], goes_on: bool) -> None:
+    """Its snapshots are counted from 1 again, and what is in those up to the old table's number would be missed."""
+    for first in range(4):
+        table.append(rows(first))
+    source = ef.sources.iceberg("shop.rows", options=options)
+    reader = source.open(0, 1)
+    while reader.read(0, 10) is not None:
+        pass
+    catalog = catalogs.load_catalog("default", **options)
+    catalog.drop_table("shop.rows")
+    catalog.create_table("shop.rows", SCHEMA).append(rows(9))
+    if goes_on:
+        reader = source.open(0, 1)
+        reader.skip(1 << ROW_BITS)
+    with pytest.raises(SourceError, match="ends with snapshot 1, and snapshot 4 had been read: somebody has made it anew|UUID"):
+        reader.read(10**7, 10)
 
 
 VALUES: dict[str, Any] = {

@@ -18,7 +18,7 @@ from evenflow.errors import SchemaChanged, SourceError
 from evenflow.sources.extras import extra
 from evenflow.sources.files import plain_schema
 from evenflow.sources.settings import SETTINGS, Settings
-from evenflow.sources.versions import DataFile, VersionsSource
+from evenflow.sources.versions import DataFile, VersionsSource, made_anew
 from evenflow.stream.collations import check_collations
 from evenflow.stream.declared import WIDEST, May, row_schema, whole
 from evenflow.stream.declared import path as directory
@@ -73,7 +73,10 @@ class DeltaLog:
             return [_file(one["path"], _texts(one.get("partition") or one.get("partition_values") or {})) for one in added]
         actions = self._said(number)
         if actions is None:
-            if table_at(self._source.path, None, self._source.options).version() < number:
+            newest = table_at(self._source.path, None, self._source.options).version()
+            if newest + 1 < number:
+                raise made_anew(self.name, f"version {newest}", f"version {number - 1}")
+            if newest < number:
                 return None
             actions = self._said(number)  # It may have come between the two looks.
         if actions is None:

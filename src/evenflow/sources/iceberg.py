@@ -17,7 +17,7 @@ from evenflow.errors import SchemaChanged, SourceError
 from evenflow.sources.extras import extra
 from evenflow.sources.files import plain_schema
 from evenflow.sources.settings import SETTINGS, Settings
-from evenflow.sources.versions import DataFile, VersionsSource
+from evenflow.sources.versions import DataFile, VersionsSource, made_anew
 from evenflow.stream.declared import May, a, row_schema, whole
 
 NAME: Final = a("namespace.name", lambda value: isinstance(value, str) and re.fullmatch(r"[^.\0]+(\.[^.\0]+)+", value) is not None)
@@ -69,6 +69,9 @@ class IcebergLog:
         if snapshot is None:
             self._table = self._table.refresh()
             snapshot = self._snapshot(source.sequence + version)
+            newest = self._table.metadata.last_sequence_number
+            if snapshot is None and newest + 1 < source.sequence + version:
+                raise made_anew(self.name, f"snapshot {newest}", f"snapshot {source.sequence + version - 1}")
         return snapshot if snapshot is None else self._added(snapshot)
 
     def _first(self) -> list[DataFile]:

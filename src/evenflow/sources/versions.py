@@ -34,6 +34,11 @@ class DataFile(NamedTuple):
     values: Mapping[str, str | None]
 
 
+def made_anew(name: str, newest: str, had: str) -> SourceError:
+    """A table's versions only grow. Who waited for the next one of a table that was dropped and made again would miss all before it."""
+    return SourceError(f"{name} ends with {newest}, and {had} had been read: somebody has made it anew. Give the dataflow a new location")
+
+
 class Log(Protocol):
     """A table as a reader sees it. Methods raise SourceError, SchemaChanged, and whatever the library raises."""
 
@@ -220,4 +225,4 @@ def _typed(name: str, text: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
     return text.cast(plain_type(type_))
 
 
-__all__ = ["POSITION", "DataFile", "Log", "VersionsReader", "VersionsSource"]
+__all__ = ["POSITION", "DataFile", "Log", "VersionsReader", "VersionsSource", "made_anew"]
