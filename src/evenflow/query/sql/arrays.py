@@ -27,10 +27,10 @@ from evenflow.query.sql.lists import (
     valid,
     with_elements,
 )
-from evenflow.query.sql.node import InvalidValue, Node, literal
+from evenflow.query.sql.node import InvalidValue, Node, literal, measured
 from evenflow.query.sql.signature import Signature, constant_of
 from evenflow.query.sql.steps import sequence_of_times, temporal
-from evenflow.query.sql.types import BOOL, FLOAT, INT, LONG, NULL, STRING, decimal, floating, integral, name_of, numeric, stringy
+from evenflow.query.sql.types import BOOL, FLOAT, INT, INTERVAL, LONG, NULL, STRING, decimal, floating, integral, name_of, numeric, stringy
 from evenflow.stream.arrays import Bools, Int64s
 
 LONGEST: Final = 2**31 - 16
@@ -159,7 +159,8 @@ def _extreme(sign: int, a: Node) -> Node:
         at[rows] = order[first]
         return given.values.take(pa.array(at, mask=at < 0))
 
-    return listwise(run, type, a)
+    found = listwise(run, type, a)
+    return measured(found, a.unit) if type == INTERVAL else found
 
 
 def _overlap(a: Node, b: Node) -> Node:

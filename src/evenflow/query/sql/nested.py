@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.sql.casts import cast
-from evenflow.query.sql.node import InvalidValue, Node, Value, lift, literal
+from evenflow.query.sql.node import InvalidValue, Node, Value, lift, literal, measured, unit_of
 from evenflow.query.sql.ordering import comparable, signs
 from evenflow.query.sql.shapes import (
     elements_of,
@@ -35,7 +35,7 @@ from evenflow.query.sql.shapes import (
     woven,
 )
 from evenflow.query.sql.signature import MANY, Signature, constant_of
-from evenflow.query.sql.types import BOOL, INT, NULL, STRING, common, integral, name_of, stringy
+from evenflow.query.sql.types import BOOL, INT, INTERVAL, NULL, STRING, common, integral, name_of, stringy
 from evenflow.stream.arrays import Int64s, arrow_of
 from evenflow.stream.schema import VARIANT, map_of, struct_of
 from evenflow.stream.taking import lying, taken
@@ -100,7 +100,8 @@ def _array(*args: Node) -> Node:
     type_ = common([each.type for each in args], "array(...)")
     count = len(args)
     kernel = over_arrays(lambda *arrays: list_from(np.full(len(arrays[0]), count, np.int64), woven(arrays)))
-    return lift(kernel, pa.list_(type_), *(cast(each, type_) for each in args), strict=False)
+    found = lift(kernel, pa.list_(type_), *(cast(each, type_) for each in args), strict=False)
+    return measured(found, unit_of(args)) if type_ == INTERVAL else found
 
 
 def item_of(node: Node, key: Node) -> Node:
@@ -159,7 +160,8 @@ def _element(node: Node, index: Node, *, first: int, tried: bool) -> Node:
                     return found
         return general(lists, at)
 
-    return lift(run, node.type.value_type, node, cast(index, pa.int64()), raises=not tried or bool(first))
+    found = lift(run, node.type.value_type, node, cast(index, pa.int64()), raises=not tried or bool(first))
+    return measured(found, node.unit) if found.type == INTERVAL else found
 
 
 def _nth(values: pa.Array, offsets: npt.NDArray[np.int32], place: int) -> pa.Array | None:

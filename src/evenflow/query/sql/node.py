@@ -46,7 +46,7 @@ class Node:
     """type: of the result. run: computes it. constant: the value if it is known already. text: for messages.
 
     raises: it may refuse some value (overflow, division by zero, cast), so it may only see the rows that Spark would show it.
-    unit: the last unit of an interval (`UNITS`), which Spark has in its type; empty if it is not known, as of a column.
+    unit: the last unit of an interval (`UNITS`), or of a list's, which Spark has in its type; empty if it is not known, as of a column.
     """
 
     type: pa.DataType
