@@ -83,7 +83,9 @@ def test_what_pythons_library_makes_is_kept(state: Any) -> None:
 SETS = """
 from evenflow.query.user.states import *
 shared = {"b", None, "a", 3, (1, "x"), frozenset({"u", "v", None})}
-print(to_bytes((shared, {"c": frozenset("wxyz")}, [shared, set()])).hex())
+alike = [{"b", "a", "c"}, {("b", 1), ("a", 2)}, {(None, "b"), ("a", "b")}, {0.5, float("inf")}, {(), ("a",)}, {b"a", b"b"}]
+alike += [{str(n) for n in range(99)}, {(str(n), n) for n in range(99)}, {n / 7 for n in range(99)}, {(None, str(n)) for n in range(99)}]
+print(to_bytes((shared, {"c": frozenset("wxyz")}, [shared, set()], alike)).hex())
 """
 
 
@@ -93,7 +95,9 @@ def test_a_set_is_the_same_bytes_in_every_process() -> None:
         environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         said.add(subprocess.run([sys.executable, "-c", SETS], env=environment, capture_output=True, text=True, check=True).stdout)
     (found,) = said
-    shared, others, (again, empty) = from_bytes(bytes.fromhex(found))
+    shared, others, (again, empty), alike = from_bytes(bytes.fromhex(found))
+    assert alike[6:] == [{make(n) for n in range(99)} for make in (str, lambda n: (str(n), n), lambda n: n / 7, lambda n: (None, str(n)))]
+    assert alike[:6] == [{"b", "a", "c"}, {("b", 1), ("a", 2)}, {(None, "b"), ("a", "b")}, {0.5, float("inf")}, {(), ("a",)}, {b"a", b"b"}]
     assert shared == {"b", None, "a", 3, (1, "x"), frozenset({"u", "v", None})} and again is shared
     assert others == {"c": frozenset("wxyz")} and empty == set()
 
@@ -263,7 +267,22 @@ def test_any_bytes_are_a_state_or_an_error_in_words(data: bytes) -> None:
         unpack(Boxed(), data)
 
 
-@pytest.mark.parametrize("pid", [None, 0, (0,), (0, False), (0, False, 3), (0, 1, [1]), (0, False, [[]]), ("a", True, [])])
+@pytest.mark.parametrize(
+    "pid",
+    [
+        None,
+        0,
+        (0,),
+        (0, False),
+        (0, False, 3),
+        (0, 1, [1]),
+        (0, True, b""),
+        (0, True, b"N."),
+        (0, True, pickle.dumps(os.system, 5)),
+        (0, False, [[]]),
+        ("a", True, []),
+    ],
+)
 def test_a_set_that_somebody_else_has_made_is_one_or_an_error_in_words(pid: Any) -> None:
     class Writer(pickle.Pickler):
         def persistent_id(self, value: Any) -> Any:

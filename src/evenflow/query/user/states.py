@@ -34,6 +34,8 @@ _SETS: Final = re.compile(rb"[\x8f\x91]\x94")
 """A pickle without these has no set: EMPTY_SET or FROZENSET, each with MEMOIZE behind it."""
 _ORDERED: Final = b"O"
 """In front of a pickle in which sets are lists. No other one begins with it."""
+_FEW: Final = 32
+"""So many elements of a set are written with what is around it, which costs less than a pickle of their own."""
 _BY_VALUE: Final = frozenset({bytes, int, str})
 """Types of which a set's elements are ordered as they are; others by their bytes."""
 _NUMBERS: Final = frozenset("biufcSUmM")
@@ -119,7 +121,8 @@ class _Writer(pickle.Pickler):
 
 
 class _OrderedWriter(_Writer):
-    """Sets have no form of their own in what it writes: (number, whether it is frozen, elements), and (number,) where it comes again."""
+    """Sets have no form of their own in what it writes: (number, whether it is frozen, elements), and (number,) where it comes again.
+    Many that are ordered as they are, are a pickle of their own, which asks nobody about each of them."""
 
     def __init__(self, file: io.BytesIO, more: Sequence[Named]) -> None:
         super().__init__(file, more)
@@ -134,7 +137,8 @@ class _OrderedWriter(_Writer):
             return (found[0],)
         number = len(self._sets)
         self._sets[id(value)] = number, value
-        return number, kind is frozenset, self._in_order(value)
+        many = len(value) > _FEW and _is_ordered(value)
+        return number, kind is frozenset, pickle.dumps(sorted(value), _PROTOCOL) if many else self._in_order(value)
 
     def _in_order(self, values: Any) -> list[Any]:
         groups: dict[type, list[Any]] = {}
@@ -145,6 +149,15 @@ class _OrderedWriter(_Writer):
 
     def _bytes_of(self, value: Any) -> bytes:
         return _written(_OrderedWriter, value, self._more)
+
+
+def _is_ordered(values: Any) -> bool:
+    """Whether all are of one type whose values have one order, or tuples of such, alike in their types."""
+    kinds = set(map(type, values))
+    if kinds == {tuple}:
+        shapes = {tuple(map(type, each)) for each in values}
+        return len(shapes) == 1 and set(*shapes) <= _BY_VALUE
+    return len(kinds) == 1 and (kinds <= _BY_VALUE or (kinds == {float} and all(each == each for each in values)))
 
 
 class _Reader(pickle.Unpickler):
@@ -167,12 +180,16 @@ class _OrderedReader(_Reader):
         self._sets: dict[int, Any] = {}
 
     def persistent_load(self, pid: Any) -> Any:
-        match pid:
-            case (int(number),) if number in self._sets:
-                return self._sets[number]
-            case (int(number), bool(frozen), list(elements)):
+        """Without `match`, which asks each time whether a tuple is a sequence: ten times as long as all else of a small set."""
+        if type(pid) is tuple and len(pid) == 3:
+            number, frozen, elements = pid
+            if type(elements) is bytes:
+                elements = _Reader(io.BytesIO(elements), ()).load()
+            if type(number) is int and type(frozen) is bool and type(elements) is list:
                 found = self._sets[number] = frozenset(elements) if frozen else set(elements)
                 return found
+        elif type(pid) is tuple and len(pid) == 1 and type(pid[0]) is int and pid[0] in self._sets:
+            return self._sets[pid[0]]
         raise Unkept(f"a set that is written as {pid!r:.60}")
 
 
