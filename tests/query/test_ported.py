@@ -124,6 +124,10 @@ WRITTEN = [
     (node("With", node("NullIfResult", node("EqualTo", REF, literal("1")), REF), node("CommonExpressionDef", column("n"))),
      "if((`n` = 1), NULL, `n`)"),
     (node("UnBase64", column("k"), failOnError=False), "unbase64(`k`)"),
+    (
+        node("TimestampAddInterval", column("ts"), node("MakeInterval", literal("0"), column("n"), failOnError=True)),
+        "(`ts` + make_interval(0, `n`))",
+    ),
     (node("TryElementAt", node("ElementAt", column("k"), literal("1")), replacement=0), "try_element_at(`k`, 1)"),
     (
         node("AggregateExpression", node("PercentileDisc", column("n"), literal("1"), reverse=True), node("IsNotNull", column("k"))),
@@ -172,6 +176,8 @@ def test_what_is_not_known_to_mean_the_same_is_refused(tree: Json, shown: str) -
         cast(node("TimestampAddInterval", column("ts"), literal("1", "interval second")), "date"),
         node("TimestampAddInterval", column("ts"), literal("86400000000", "interval day")),
         node("TimestampAddInterval", column("ts"), node("UnaryMinus", literal("86400000000", "interval day"))),
+        node("TimestampAddInterval", column("ts"), node("MakeDTInterval", column("n"), literal("0"), literal("0"), literal("0"))),
+        node("TimestampAddInterval", column("ts"), node("UnaryMinus", node("MakeInterval", literal("0"), column("n"), failOnError=True))),
     ],
     ids=lambda tree: tree[0]["class"],
 )

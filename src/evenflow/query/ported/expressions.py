@@ -167,7 +167,9 @@ class SqlWriter:
             zoned = target in _ZONED and (given is None or "timestamp" in (target, given)) and target != given
         elif tree.kind == "TimestampAddInterval":
             span = _positive(tree.children[1])
-            zoned = span.kind == "Literal" and span.fields["value"].lstrip("-").isdigit() and abs(int(span.fields["value"])) > 23 * _HOUR_US
+            span = span.children[0] if span.kind == "Cast" else span
+            value = str(span.fields["value"]) if span.kind == "Literal" else ""
+            zoned = span.kind != "Literal" or (value.lstrip("-").isdigit() and abs(int(value)) > 23 * _HOUR_US)
         else:
             zoned = tree.fields.get("timeZoneId") is not None
         if zoned:
@@ -478,6 +480,7 @@ _WRITERS: Final[Mapping[str, Callable[[SqlWriter, Expression], str]]] = {
     "XxHash64": SqlWriter.hashed,
     **dict.fromkeys(_TRIED, SqlWriter.tried),
     "TryValidateUTF8": lambda writer, tree: f"try_validate_utf8({writer.sql(tree.children[0])})",
+    "MakeInterval": lambda writer, tree: f"make_interval({', '.join(map(writer.sql, tree.children))})",
     "ParseToDate": SqlWriter.parsed,
     "ParseToTimestamp": SqlWriter.parsed,
     "NullIfResult": lambda writer, tree: f"if({writer.sql(tree.children[0])}, NULL, {writer.sql(tree.children[1])})",
