@@ -183,6 +183,16 @@ QUERIES = {
             .select(F.to_json("more").alias("more"), F.to_json("less").alias("less"), F.to_json("none").alias("none"))
         )
     ),
+    "null where others fail": Ported(
+        lambda t, u, table: (
+            timely(t).dropDuplicates(["k", "ts"])
+            .selectExpr("ts", "try_cast(k AS INT) AS none", "try_cast(right(k, 1) AS INT) AS digit", "cast(n AS STRING) AS n",
+                        "transform(array(k, '7'), e -> try_cast(e AS BIGINT)) AS list", "n AS m")
+            .where("try_cast(n AS INT) > 1 AND none IS NULL").groupBy(F.window("ts", "10 seconds"), "digit")
+            .agg(F.expr("try_sum(if(m > 2, 9000000000000000000L, m))").alias("much"), F.sum("m").alias("little"), F.max("list").alias("l"),
+                 F.try_avg("m").alias("a"), F.expr("try_sum(try_cast(n AS INT)) FILTER (WHERE digit > 0)").alias("f"))
+        )
+    ),
     "rows without nulls": Ported(
         lambda t, u, table: (
             timely(t.withColumn("y", F.expr("if(n > 5, double('NaN'), x)"))).dropDuplicates(["k", "ts"]).dropna(subset=["n", "y"])
@@ -314,7 +324,8 @@ QUERIES = {
     ),
     "a structure of many fields": Ported(
         lambda t, u, table: (
-            timely(t).dropDuplicates(["k", "ts"]).select(F.to_json(F.struct("*", *map(F.lit, range(30)))).alias("v"))
+            timely(t).dropDuplicates(["k", "ts"])
+            .select(F.to_json(F.struct("*", *map(F.lit, range(30)), F.expr("try_cast(k AS INT)"))).alias("v"))
         )
     ),
     "in Spark and here": Ported(
@@ -351,7 +362,8 @@ QUERIES = {
                 "coalesce(n, -1L) + 1 AS next", "round(x, 2) AS r", "n <=> 7 AS seven", "hour(ts) * 60 + minute(ts) AS at",
                 "CAST(n AS STRING) AS text", "rtrim('1', k) AS trimmed", "if(x > 0.5, x, 0.0D) AS half", "- n AS minus", "n % 4 AS rest",
                 "CAST(ts AS DATE) AS day", "ts + INTERVAL 3 MINUTES AS later", "ts + make_interval(0, 1, 0, 2) AS next_month",
-                "ts - make_interval(0, n) AS months_ago", "ts + make_dt_interval(n) AS days_on", "'it''s \\\\ ' || k AS quoted", "nvl(n, 0) AS z",
+                "ts - make_interval(0, n) AS months_ago", "ts + make_dt_interval(n) AS days_on",
+                "'it''s \\\\ ' || k AS quoted", "nvl(n, 0) AS z",
                 "to_date(ts) AS at_day", "to_date('2026-01-0' || (n % 3 + 1), 'yyyy-MM-dd') AS read", "try_to_date(k) AS no_day",
                 "to_timestamp('2026-01-02 03:04:05') AS stamp", "try_to_timestamp(k, 'yyyy') AS no_stamp", "to_timestamp_ntz(ts) AS plain",
                 "nullif(n, 3L) AS not_three", "nullif(k, 'k1') AS not_k1", "array_size(array_compact(array(n, 1L))) AS some",
@@ -442,11 +454,6 @@ REFUSED = {
         lambda t: timely(t).dropDuplicates(["n"]).where(F.udf(lambda n: n > 3, "boolean").asNondeterministic()("n")), "Filter", "n",
     ),
     "limit": (lambda t: timely(t).limit(3), "GlobalLimit", "3"),
-    "try_cast": (lambda t: timely(t).dropDuplicates(["n"]).where("try_cast(k AS INT) > 1"), "Filter", "try_cast"),
-    "try_cast behind many others": (
-        lambda t: timely(t).dropDuplicates(["n"]).select(F.struct(*[F.lit(i) for i in range(40)], F.expr("try_cast(k AS INT)"))),
-        "Project", "struct(",
-    ),
     "an aggregate": (
         lambda t: timely(t).groupBy(F.window("ts", "10 seconds")).agg(F.histogram_numeric("x", F.lit(3))),
         "Aggregate", "histogramnumeric(x, 3)",

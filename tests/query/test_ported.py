@@ -80,6 +80,8 @@ WRITTEN = [
      "CAST(CAST(INTERVAL '1' DAY AS INTERVAL DAY TO SECOND) AS BIGINT)"),
     (cast(column("n"), "long"), "`n`"),
     (cast(column("n"), "string"), "CAST(`n` AS STRING)"),
+    (node("Cast", column("k"), dataType="integer", **{"try": True}), "TRY_CAST(`k` AS INT)"),
+    (node("AggregateExpression", node("Sum", column("n"), **{"try": True}), isDistinct=False), "try_sum(`n`)"),
     (node("CaseWhen", column("n"), literal("1"), literal("2")), "CASE WHEN `n` THEN 1 ELSE 2 END"),
     (node("CaseWhen", column("n"), literal("1")), "CASE WHEN `n` THEN 1 END"),
     (node("Like", column("k"), literal("a!%", "string"), escapeChar="!"), "(`k` LIKE 'a!%' ESCAPE '!')"),

@@ -227,7 +227,7 @@ class SqlWriter:
             return self.sql(inner) if _unit_of(target) in ("second", "interval") else f"CAST({self.sql(inner)} AS {target.upper()})"
         if _is_span(given) and target in _WHOLE:
             return f"CAST(CAST({self.sql(inner)} AS {given.upper()}) AS {self.type(tree, target)})"
-        return f"CAST({self.sql(inner)} AS {self.type(tree, target)})"
+        return f"{'TRY_CAST' if tree.fields.get('try') else 'CAST'}({self.sql(inner)} AS {self.type(tree, target)})"
 
     def case(self, tree: Expression) -> str:
         parts = [self.sql(child) for child in tree.children]
@@ -285,6 +285,8 @@ class SqlWriter:
             arguments = arguments[:1]  # The text between is null where none is given.
         elif name == "mode" and "reverseOpt" in call.fields:
             self.refuse(tree, "which of several values that are as frequent comes out is not said here; write mode(x)")
+        if call.fields.get("try"):
+            name = f"try_{name}"
         if name == "count" and tree.fields.get("isDistinct") in (True, "true"):
             return self.distinct(arguments, None if not condition else self.sql(condition[0]))
         distinct = "DISTINCT " if tree.fields.get("isDistinct") in (True, "true") else ""

@@ -51,7 +51,7 @@ def check_told(plan: Plan) -> None:
     """QueryError for what the JSON of a node does not tell: what a cast does with a value that it cannot cast, and options of functions."""
     if plan.kind not in ("Project", "Filter", "Aggregate", "Join"):
         return
-    if plan.tries:
+    if plan.tries and not plan.fields.get("modes"):
         raise QueryError("Evenflow has no try_cast here; do it before withWatermark, or right above it")
     if plan.has_options:
         raise QueryError("functions of JSON and CSV have no options here; write it before withWatermark, or with ef.sql")

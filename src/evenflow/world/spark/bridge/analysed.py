@@ -100,6 +100,8 @@ class _Session:
             fields = {**fields, "projections": [[json.loads(tree.toJSON()) for tree in _each(made)] for made in _each(node.projections())]}
         if kind == "EventTimeWatermark":
             delay_us = 1000 * int(self._jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark.getDelayMs(node.delay()))
+        if streaming and kind in _JUDGED and ("try_cast(" in text or kind == "Aggregate"):
+            fields = _with_modes(fields, node)
         if streaming and kind in _JUDGED and _PYTHON in json.dumps(fields):
             self._keep_functions(kind, text, node)
         return Plan(kind, fields, children, text, streaming, output, delay_us, node)
@@ -146,6 +148,29 @@ _MANY: Final = 100_000
 """Columns and arguments that the text of a node may have."""
 _PYTHON = "catalyst.expressions.PythonUD"
 """What the classes of calls of Python functions begin with."""
+
+_MODAL: Final = ("Cast", "Sum", "Average")
+"""What JSON does not say of whether it is null where others fail."""
+
+
+def _with_modes(fields: Mapping[str, Any], node: Any) -> Mapping[str, Any]:
+    """The fields of a node with a field `try` of such expressions, and `modes` of the node if it is known of all of them."""
+    lists = [tree for name in ("groupingExpressions", "aggregateExpressions", "projectList") for tree in fields.get(name) or ()]
+    lists += [fields["condition"]] if fields.get("condition") else []
+    told = [part for tree in lists for part in tree if kind_of(part) in _MODAL]
+    found: list[Any] = []
+    waiting = list(_each(node.expressions()))[::-1] if told else []
+    while waiting:
+        part = waiting.pop()
+        found += [part] if part.getClass().getSimpleName() in _MODAL else []
+        waiting += list(_each(part.children()))[::-1]
+    if len(told) != len(found):
+        return fields
+    for part, handle in zip(told, found, strict=True):
+        mode = handle.evalMode() if kind_of(part) == "Cast" else handle.productElement(1)
+        part["try"] = "TRY" in str(mode.toString())
+    return {**fields, "modes": True}
+
 
 _JUDGED = frozenset({"Project", "Filter", "Aggregate", "Join"})
 
