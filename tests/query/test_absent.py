@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import evenflow as ef
+from evenflow.errors import ExpressionError
 from evenflow.query.absent import METHODS
 from evenflow.query.builder import GroupedStream, Stream
 from evenflow.testing import run, source
@@ -49,6 +50,14 @@ def test_groups_say_it_too(rows: Any) -> None:
     for name, says in (("pivot", "PIVOT"), ("applyInPandas", "process"), ("nothing", "nothing")):
         with pytest.raises(AttributeError, match=says):
             getattr(rows.group_by("kind"), name)
+
+
+def test_the_bounds_of_a_window_are_named(rows: Any) -> None:
+    counted = rows.with_watermark("ts", "1 minute").group_by("kind").window("1 minute").agg(n="count(*)")
+    with pytest.raises(ExpressionError, match="write `window_start`"):
+        counted.select("window.start as s")
+    with pytest.raises(ExpressionError, match="write `kind`"):
+        counted.select("rows.kind as s")
 
 
 def test_a_stream_is_copied_as_before(rows: Any) -> None:

@@ -96,8 +96,9 @@ class Walker:
         """`a.b.c`: the parser takes the names in front for those of a table, and here they are a column and its fields."""
         owner, *fields = [part.name for part in tree.parts]
         if owner.lower() not in (name.lower() for name in self.schema.names):
+            bound = f"{owner}_{tree.name}"  # Of a window that the builder has made: window.start.
             raise ExpressionError(f"{render(tree)!r}: there is no column {owner!r} that has fields, and columns have no qualifier here; "
-                                  f"write `{tree.name}`")  # fmt: skip
+                                  f"write `{bound if bound in self.schema.names else tree.name}`")  # fmt: skip
         node = self.node(exp.column(owner, quoted=True))
         for name in fields:
             found = nested.field_of(node, name)
