@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import typer
-from tests.monitor.simulated import stream
+from tests.monitor.simulated import line_of, stream
 from tests.statistics.windows import segment, site
 
 from evenflow.cli.recording import Recorder, Recording
-from evenflow.monitor.recorded import line_of, read
+from evenflow.monitor.recorded import read
 from evenflow.statistics.recent import Recent
 from evenflow.statistics.statistics import Statistics, read_lines
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.monitor.simulated import readings_of, scenes_of, stream
+from tests.monitor.simulated import line_of, readings_of, scenes_of, stream
 
 from evenflow.cli.app import main
 from evenflow.cli.output import Output
 from evenflow.cli.watch import Shown
 from evenflow.monitor.history import History
 from evenflow.monitor.reading import Reading
-from evenflow.monitor.recorded import line_of
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.viewed import events_of, progress_of
 from evenflow.statistics.progress import Progress

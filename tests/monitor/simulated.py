@@ -8,6 +8,7 @@ import pyarrow as pa
 
 import evenflow as ef
 from evenflow.monitor.reading import Reading
+from evenflow.monitor.recorded import encoded
 from evenflow.monitor.scene import Scene
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
@@ -50,3 +51,8 @@ def scenes_of(told: list[Scene | Reading]) -> list[Scene]:
 
 def readings_of(told: list[Scene | Reading]) -> list[Reading]:
     return [each for each in told if isinstance(each, Reading)]
+
+
+def line_of(each: Scene | Reading) -> str:
+    """Of a recording, with its end."""
+    return encoded(each).decode() + "\n"

@@ -12,9 +12,9 @@ import pytest
 from evenflow.errors import StatisticsError
 from evenflow.monitor import recorded
 from evenflow.monitor.reading import Reading
-from evenflow.monitor.recorded import LINE_MAX, line_of, read
+from evenflow.monitor.recorded import LINE_MAX, read
 from evenflow.monitor.scene import Scene
-from tests.monitor.simulated import readings_of, scenes_of, stream
+from tests.monitor.simulated import line_of, readings_of, scenes_of, stream
 
 
 def lines() -> list[bytes]:

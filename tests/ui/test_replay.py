@@ -19,12 +19,11 @@ from playwright.sync_api import Browser, expect
 from evenflow.cli.ui import Reached, _replayer
 from evenflow.errors import StatisticsError
 from evenflow.monitor.reading import FailedRow, LogLine, Reading
-from evenflow.monitor.recorded import line_of
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.web.guard import Tokens
 from evenflow.monitor.web.serve import Server, bound
 from evenflow.monitor.web.tape import PART_MAX, Tape, thinned
-from tests.monitor.simulated import readings_of, scenes_of, stream
+from tests.monitor.simulated import line_of, readings_of, scenes_of, stream
 from tests.ui.looking import is_accessible, is_whole, opened
 from tests.ui.serving import Page
 

@@ -9,12 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.monitor.simulated import stream
+from tests.monitor.simulated import line_of, stream
 from tests.world.test_watching import Sites, soon, told
 
 import evenflow as ef
 from evenflow.cli.app import main
-from evenflow.monitor.recorded import line_of
 from evenflow.plan.placement import first_membership, first_plan
 from evenflow.query.planner import layout
 from evenflow.statistics.progress import Progress, SiteProcess, TableProgress

@@ -28,9 +28,9 @@ def told(data: Any) -> Scene | Reading | None:
     return Scene.from_json(data) if kind == "scene" else Reading.from_json(data) if kind == "reading" else None
 
 
-def line_of(each: Scene | Reading) -> str:
-    """One line, with its end."""
-    return json.dumps(each.to_json(), separators=(",", ":"), default=str) + "\n"
+def encoded(each: Scene | Reading) -> bytes:
+    """As an engine tells it to those who watch it, which is a line of a recording without its end."""
+    return json.dumps(each.to_json(), separators=(",", ":"), default=str).encode()
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:

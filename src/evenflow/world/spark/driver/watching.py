@@ -6,7 +6,6 @@ gets the newest one only, with the events of those that it has missed.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Any, Final, Protocol
 from evenflow.errors import EvenflowError
 from evenflow.monitor.history import History
 from evenflow.monitor.reading import Reading
+from evenflow.monitor.recorded import encoded
 from evenflow.monitor.scene import Scene, SceneSite, SiteState
 from evenflow.monitor.watching import Gauges, Watched, Watching, shown
 from evenflow.world.spark.driver.known import KnownSite, Warnings
@@ -139,7 +139,3 @@ def watcher_of(engine: Any) -> Watcher:
     """Of a running `Engine`."""
     coordinator = engine._once_there()
     return Watcher(engine, coordinator, coordinator.engine, str(engine.spark.sparkContext.appName))
-
-
-def encoded(told: Scene | Reading) -> bytes:
-    return json.dumps(told.to_json(), separators=(",", ":"), default=str).encode()
