@@ -70,6 +70,11 @@ def test_links_into_a_page_name_a_heading_of_it() -> None:
     assert lost == []
 
 
+def test_the_readme_leads_to_every_page() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert [page.name for page in sorted((ROOT / "docs").glob("*.md")) if f"(docs/{page.name})" not in readme] == []
+
+
 def test_what_the_pages_say_was_measured_is_what_was_recorded() -> None:
     checked = subprocess.run([sys.executable, "tools/gen_measured.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr

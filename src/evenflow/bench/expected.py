@@ -1,4 +1,5 @@
-"""What `evenflow bench failover`'s query must put out, computed from the packets without Evenflow, and how far its output is from that.
+"""What the demo's query must put out, computed from the packets without Evenflow, and how far its output is from that. `evenflow bench
+failover` runs that query, too.
 
 Plain loops and NumPy, second by second of event time: the packets of all partitions are in order of time by their numbers alone.
 """
