@@ -136,6 +136,7 @@ WRITTEN = [
         "percentile_disc(1) WITHIN GROUP (ORDER BY `n` DESC) FILTER (WHERE (`k` IS NOT NULL))",
     ),
     (node("AggregateExpression", node("ListAgg", column("k"), literal(None, "void"))), "listagg(`k`)"),
+    (node("AggregateExpression", node("ApproxTopK", column("k"), literal("2"), literal("10000"))), "approx_top_k(`k`, 2)"),
     (
         node("AggregateExpression", node("MaxBy", column("n"), column("at")), node("IsNotNull", column("k")), isDistinct=False),
         "max_by(`n`, `at`) FILTER (WHERE (`k` IS NOT NULL))",

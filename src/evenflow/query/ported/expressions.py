@@ -283,6 +283,8 @@ class SqlWriter:
             arguments, within = arguments[1:2], f" WITHIN GROUP (ORDER BY {arguments[0]}{down})"
         elif name == "listagg" and call.children[1].fields.get("value") is None:
             arguments = arguments[:1]  # The text between is null where none is given.
+        elif name == "approx_top_k":
+            arguments = arguments[:2]  # How many values are watched at a time makes no difference where all are.
         elif name == "mode" and "reverseOpt" in call.fields:
             self.refuse(tree, "which of several values that are as frequent comes out is not said here; write mode(x)")
         if call.fields.get("try"):
