@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, SiteSaid
 from evenflow.site.events import Event, PlanCommitted
+from evenflow.site.facts import Voided
 from evenflow.site.hosted import Work
 from evenflow.site.outcome import Outcome
+from evenflow.stream.ids import SiteId
+from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
@@ -14,7 +20,8 @@ Frame = tuple[int, int, int, int]
 
 
 class LossCheckers(Observer):
-    """actual: frames that some consumer has read as empty, as it has processed their epoch.
+    """actual: frames that some consumer has read as empty, as it has processed their epoch. afterwards: the same, when the run was over.
+    too_late: frames whose declaration has come when the run was over: nobody counts them any more.
 
     _through: how far each inbox was before an event. _absent: by inbox, (partition, first, last) that it waits for no more.
     """
@@ -22,6 +29,8 @@ class LossCheckers(Observer):
     def __init__(self, world: SimWorld) -> None:
         self.world = world
         self.actual: set[Frame] = set()
+        self.afterwards: set[Frame] = set()
+        self.too_late: set[Frame] = set()
         self._through: dict[tuple[int, int], tuple[int, dict[int, int]]] = {}
         self._absent: dict[tuple[int, int, int], set[tuple[int, int, int]]] = {}
         if world.coordinator.plan.modes:
@@ -58,29 +67,32 @@ class LossCheckers(Observer):
 
     def worked(self, site: SimSite, work: Work, outcome: Outcome) -> None:
         epoch = work.tick.epoch
+        frames = self.afterwards if self.world.coordinator.over else self.actual
         for stream in work.hosted.segment.inputs:
             absent = self._absent.get((site.index, work.hosted.segment.id, stream), ())
-            self.actual.update((site.index, stream, epoch, p) for p, first, last in absent if first <= epoch <= last)
+            frames.update((site.index, stream, epoch, p) for p, first, last in absent if first <= epoch <= last)
+
+    def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
+        if isinstance(event, SiteSaid) and isinstance(event.fact, Voided) and self.world.coordinator.over:
+            self.too_late.update(_frames(event.site, event.fact))
 
     def judge(self) -> str | None:
         """What is wrong at the end, or None. Whoever has died since may have declared what it did not come to read, or not have told; and
-        a run that is stopped may not have come to the epochs that were declared."""
-        declared = {
-            (int(site), said.stream, epoch, partition)
-            for site, said in self.world.coordinator.losses.voided
-            for epoch in range(said.first, said.last + 1)
-            for partition in said.partitions
-        }
+        a run that is stopped may not have come to the epochs that were declared, or may be over when it is told."""
+        declared = {frame for site, said in self.world.coordinator.losses.voided for frame in _frames(site, said)}
         counted = self.world.coordinator.losses.frames
         if counted != len(declared):
             return f"{counted} frames are counted as read as empty, and {len(declared)} were declared"
         if self.world.error is not None:
             return None
         there = set(self.world.coordinator.sites)
-        silent = sorted(frame for frame in self.actual - declared if frame[0] in there)
-        idle = sorted(
-            frame for frame in declared - self.actual if frame[0] in there and frame[2] <= self.world.sites[frame[0]].part.processed
-        )
+        silent = sorted(frame for frame in self.actual - declared - self.too_late if frame[0] in there)
+        unread = declared - self.actual - self.afterwards
+        idle = sorted(frame for frame in unread if frame[0] in there and frame[2] <= self.world.sites[frame[0]].part.processed)
         if silent:
             return f"read as empty and not declared (site, stream, epoch, partition): {silent[:3]}"
         return f"declared and not read as empty (site, stream, epoch, partition): {idle[:3]}" if idle else None
+
+
+def _frames(site: SiteId, said: Voided) -> Iterator[Frame]:
+    return ((int(site), said.stream, epoch, partition) for epoch in range(said.first, said.last + 1) for partition in said.partitions)

@@ -72,8 +72,8 @@ def run_seed(seed: int, *, tell: bool = False, modes: bool = True) -> Verdict:
     try:
         failure = play(drawn, world, faults, others, balance, ending) or journal.judge(world.error, stopped=ending.stopped)
         failure = failure or dying.judge()
+        ending.afterwards()  # Meanwhile what sites had told comes.
         failure = failure or losing.judge()
-        ending.afterwards()
     except Exception as error:
         failure = f"{type(error).__name__}: {error}".split("\n")[0][:600]
         trace = traceback.format_exc()
