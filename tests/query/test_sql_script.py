@@ -81,12 +81,12 @@ def test_tables_with_commas_are_joined_where_they_share_keys_and_star_is_in_thei
 @pytest.mark.parametrize(
     ("condition", "keys", "rest"),
     [
-        ("(a.k = b.k AND a.n > 1) OR (a.k = b.k AND b.m > 2)", ("k",), "(`l`.`n` > 1 OR `r`.`m` > 2)"),
+        ("(a.k = b.k AND a.n > 1) OR (a.k = b.k AND b.m > 2)", ("k",), "`l`.`n` > 1 OR `r`.`m` > 2"),
         ("(a.k = b.k) OR (a.k = b.k AND b.m > 2)", ("k",), None),
         (
             "a.n = b.m AND (a.k = b.k AND a.n > b.m OR a.n < b.m AND a.k = b.k)",
             ("n", "k"),
-            "(`l`.`n` > `r`.`m` OR `l`.`n` < `r`.`m`)",
+            "`l`.`n` > `r`.`m` OR `l`.`n` < `r`.`m`",
         ),
     ],
 )

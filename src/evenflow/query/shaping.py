@@ -44,9 +44,13 @@ class ShapedStream(HandledStream):
         params = {"keys": keys, "within": within_watermark, "order": ordered, "tie_break": ties}
         return self._then("dedup", params, name, "drop_duplicates")
 
-    def dropDuplicates(self, subset: Sequence[str] | None = None, **options: Any) -> Self:
+    def dropDuplicates(
+        self, subset: Sequence[str] | None = None, *, columns: Sequence[str] | None = None, within_watermark: bool = False,
+        order: Order | None = None, tie_break: Sequence[str] | None = None, name: str | None = None,
+    ) -> Self:  # fmt: skip
         """`drop_duplicates`, with the name that PySpark gives to its columns."""
-        return self.drop_duplicates(options.pop("columns", subset), **options)
+        of = subset if columns is None else columns
+        return self.drop_duplicates(of, within_watermark=within_watermark, order=order, tie_break=tie_break, name=name)
 
     def dropDuplicatesWithinWatermark(self, subset: Sequence[str] | None = None) -> Self:
         """`drop_duplicates(..., within_watermark=True)`, as PySpark calls it."""
