@@ -10,10 +10,13 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow.errors import SourceError
 from evenflow.plan.layout import Layout
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.checkers import Checkers
+from evenflow.world.sim.cluster import SimCluster
+from evenflow.world.sim.forgetting import Kept
 from evenflow.world.sim.world import SimWorld
 from tests.drawn import one_in
 
@@ -153,3 +156,19 @@ def test_a_drained_run_ends_in_one_epoch_everywhere(seed: int) -> None:
         for key, value in zip(*[column.to_pylist()[: next(iter(rows))] for column in batch.columns], strict=True):
             wanted[key] += value
     assert sums(world) == dict(wanted)
+
+
+def test_a_source_that_has_lost_its_end_is_named_when_it_is_read_again() -> None:
+    """Goal: rows that were given out and are gone end the run, which went on without them as if the source had always ended there. Method:
+    all is lost, and the source has the rows of three epochs when it is read again."""
+    source, _ = memory(1, 1, 700)
+    options = FlowOptions(linger_ms=0.5, heartbeat_ms=20.0, partitions=8)
+    planned = laid_out(source, sites=3, width_rows=4)
+    cluster = SimCluster(planned, seed=1, sites=3, replicas=2, options=options, read_rows=10, read_every_us=(500, 2_000))
+    cluster.world.run_until(lambda: cluster.store.standing().durable > 10, 5.0, "some epochs")
+    cluster.lose_all()
+    cluster.restart()
+    (key,) = cluster.world.coordinator.beginning.cuts
+    cluster.lasting.kept[key] = Kept(behind=12)
+    with pytest.raises(SourceError, match="epoch 4, which .* goes from position 12 to 16, and the source has ended there"):
+        cluster.world.run_until_quiet(20.0)

@@ -27,7 +27,7 @@ from evenflow.site.ingress_queue import IngressQueue
 from evenflow.site.leading import Leading, Role
 from evenflow.site.log import PartitionLog
 from evenflow.site.options import FlowOptions
-from evenflow.site.replaying import FROM_NOTHING, Beginning
+from evenflow.site.replaying import FROM_NOTHING, Beginning, CannotReplay
 from evenflow.stream.cut import WHOLE, Grid, Numbers, runs_of
 from evenflow.stream.ids import FIRST_TERM, SiteId, Term
 from evenflow.stream.weight import narrowed
@@ -268,11 +268,18 @@ class ContentIngress(Ingress):
         batch, since = queue.take_epoch(epoch)
         if (cut := self._next_cut(key)) is not None:
             self._compare(key, cut, 0 if batch is None else batch.num_rows)
-        if queue.over:
-            queue.announced = True
         opened = stamp if since is None else stamp - self.grid.step_us if self._by_grid else since
         taken = log.taken if batch is None else queue.position_after(batch, log.taken)
+        if queue.over:
+            queue.announced = True
+            self._check_end(key, epoch, taken)
         return Record(*key, epoch, FIRST_TERM, 0, stamp, opened, taken, False, queue.announced, batch)
+
+    def _check_end(self, key: Key, epoch: int, taken: int) -> None:
+        """The source has ended with this epoch: nothing that was given out before is behind it. Raises CannotReplay if some is."""
+        for cut in self.beginning.cuts.get(key, ()):
+            if cut.epoch > epoch and cut.taken > taken:
+                raise CannotReplay(key, cut, taken, "the source has ended there")
 
     def time_us(self, now_us: int) -> int:
         """Stamps come by the grid, whatever anybody's clock says."""

@@ -22,6 +22,8 @@ from evenflow.swarm.shed_cases import BEGIN_US
 
 CUT: Final = 0.15
 """So many of the seeds whose sources can be."""
+MODED_SINCE: Final = 11_050_000
+"""From that seed on those whose boxes have modes of availability, too."""
 LATE_US: Final = 3_000
 
 
@@ -65,9 +67,9 @@ class TimedSource(MemorySource):
         return TimedReader(self, partition)
 
 
-def is_cut(seed: int) -> bool:
-    """Its sources are cut by content, if they can be."""
-    return Random(f"cuts of seed {seed}").random() < CUT
+def is_cut(seed: int, *, moded: bool = False) -> bool:
+    """Its sources are cut by content, if they can be. moded: its boxes have modes of availability."""
+    return (seed >= MODED_SINCE or not moded) and Random(f"cuts of seed {seed}").random() < CUT
 
 
 def by_content(network: Network, random: Random) -> Network | None:

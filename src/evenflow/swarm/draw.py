@@ -244,7 +244,7 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
         sites, partitions = min(max(sites, 3), 4), 3
     if ending == "last_epoch":
         sites, partitions = 6, 1  # Some sites have a source and nothing that reads one.
-    cuts = is_cut(seed) and name not in ("kept", "shed", "asked", "modes")
+    cuts = is_cut(seed, moded=name == "modes") and name not in ("kept", "shed", "asked")
     cut = by_content(case.flow.network, Random(f"widths of seed {seed}")) if cuts else None
     if cut is not None:  # Sources that are held hold plans back, too, and the last rows are taken in when the source has ended.
         held, ending = False, draw_ending(Random(f"ending of seed {seed}"), held=False, doomed=doomed)
