@@ -26,7 +26,6 @@ from fastapi.routing import APIRoute
 from evenflow.bench.dashboard import Big, memory_of, server
 from evenflow.cli.editing import FileShelf
 from evenflow.monitor.reading import Reading
-from evenflow.monitor.recorded import line_of
 from evenflow.monitor.scene import Scene
 from evenflow.monitor.web import serve
 from evenflow.monitor.web.app import make_app
@@ -38,7 +37,7 @@ from evenflow.monitor.web.tape import Tape
 from evenflow.world.spark.driver import control_port, watching
 from evenflow.world.spark.driver.control_client import engines, watch
 from evenflow.world.spark.driver.control_port import ControlPort
-from tests.monitor.simulated import stream
+from tests.monitor.simulated import line_of, stream
 from tests.query.test_checking import drawn
 from tests.ui.editing import editing
 from tests.ui.serving import TOKENS, serving, sessions, simulated

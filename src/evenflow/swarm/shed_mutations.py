@@ -16,9 +16,7 @@ SHEDDING: Final = (
         "self.append(record)",
         "self.append(record._replace(rows=record.rows.slice(1)) if record.keep and record.rows is not None else record)",
     ),
-    Mutation(
-        "dropped rows count at every replica", "coordinator.ledger:Ledger.take", "if said.epoch in told or said.epoch", "if said.epoch"
-    ),
+    Mutation("dropped rows count at every replica", "coordinator.ledger:Ledger.take", "if said.epoch in told or", "if"),
     Mutation("what arcs drop counts at every replica", "coordinator.thinnings:Thinnings.take", "< said.epoch", "!= -1"),
     Mutation("what the plan keeps is forgotten", "coordinator.effects:RunEffects._propose_beyond", "self.rounds.keeps,", "(),"),
     Mutation(
