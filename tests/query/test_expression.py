@@ -7,6 +7,7 @@ import math
 import pickle
 import re
 from decimal import Decimal, localcontext
+from functools import partial
 from operator import add, mul, sub
 from time import perf_counter
 from typing import Any
@@ -14,9 +15,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.errors import ArithmeticOverflow, EvenflowError, ExpressionError, TypeMismatch, UnknownColumn
 from evenflow.query.expression import DivideByZero, InvalidValue, compile_expression, parse_aggregate, split_alias
 from evenflow.query.sql.parser import parse, render, to_sql
+from evenflow.query.user.scope import scope
 
 BATCH = pa.record_batch(
     {
@@ -323,3 +326,22 @@ def test_a_number_with_a_point_is_a_decimal_of_its_digits_as_in_spark(text: str,
 def test_a_number_of_more_digits_than_a_decimal_has_is_refused() -> None:
     with pytest.raises(ExpressionError, match="more than 38 digits"):
         compile_expression("1." + "3" * 38, BATCH.schema)
+
+
+def test_an_expression_is_compiled_once_for_what_it_reads() -> None:
+    """A site builds the same boxes for each move, and each time that partitions come back from its disk."""
+    longs, texts = pa.schema([("a", pa.int64())]), pa.schema([("a", pa.string())])
+    assert compile_expression("coalesce(a, 7)", longs) is compile_expression("coalesce(a, 7)", pa.schema([("a", pa.int64())]))
+    assert compile_expression("a || a", texts).type == pa.string() == compile_expression("a || a", longs).type
+    assert compile_expression("a || a", texts) is not compile_expression("a || a", longs)
+    told = pa.schema([pa.field("a", pa.int64(), metadata={"unit": "day"})])
+    assert compile_expression("coalesce(a, 7)", told) is not compile_expression("coalesce(a, 7)", longs)
+
+
+def test_what_calls_functions_of_the_users_is_compiled_where_they_are() -> None:
+    schema = pa.schema([("a", pa.int64())])
+    found = []
+    for more in (1, 2):
+        with scope({"f": ef.udf("bigint")(partial(add, more))}):
+            found += compile_expression("f(a)", schema)(pa.record_batch([[1]], schema=schema)).to_pylist()
+    assert found == [2, 3]

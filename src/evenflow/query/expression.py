@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from decimal import InvalidOperation
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -24,7 +25,7 @@ from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.sql.types import name_of
 from evenflow.query.sql.walker import Walker, resolve
 from evenflow.query.user.calling import Called
-from evenflow.query.user.scope import names
+from evenflow.query.user.scope import in_reach, names
 
 
 class Compiled:
@@ -83,9 +84,17 @@ def _closed(text: str, start: int, end: int) -> tuple[int, int]:
 def compile_expression(text: str, schema: pa.Schema) -> Compiled:
     """The expression over batches of `schema`. A trailing `as name` must already have been removed.
 
+    It is compiled once in a process, which takes milliseconds: a site builds the same boxes for each move, copy and group of partitions
+    that comes back from its disk. Where the user's functions are in reach, a name may mean another one each time.
     Raises ExpressionError (not an expression, unknown function), UnknownColumn, TypeMismatch.
     """
-    return Compiled(text, schema)
+    return Compiled(text, schema) if in_reach() else _compiled(text, schema.serialize().to_pybytes())
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str, schema: bytes) -> Compiled:
+    """schema: serialized, since schemas of other metadata are equal."""
+    return Compiled(text, pa.ipc.read_schema(pa.py_buffer(schema)))
 
 
 def split_alias(text: str) -> tuple[str, str | None]:

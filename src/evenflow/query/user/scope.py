@@ -41,6 +41,11 @@ def scope(functions: Mapping[str, Any] | None) -> Iterator[None]:
         _KNOWN.reset(token)
 
 
+def in_reach() -> bool:
+    """What an expression calls may depend on where it is compiled."""
+    return bool(_KNOWN.get() or _NAMES.get() or _OUT_OF_REACH.get())
+
+
 @contextmanager
 def out_of_reach() -> Iterator[None]:
     """Inside, expressions may call no function of the user's: whoever compiles them again will have none."""
