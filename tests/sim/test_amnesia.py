@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.coordinator.events import DrainSite, Happened
+from evenflow.coordinator.events import DrainSite, Happened, MovesRequested
 from evenflow.exchange.inbox import Inbox
+from evenflow.policy.move import Move
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
 from evenflow.stream.ids import SiteId
@@ -116,6 +117,20 @@ def test_a_lost_reader_of_a_source_that_is_cut_by_content_begins_anew(by: str, v
     assert not rows(run) - rows(plain), "rows came twice, or were never there"
     if victim != 1:  # The sink's segment is at 1.
         assert rows(run) == rows(plain)
+
+
+def test_a_site_with_a_sink_does_not_know_yet_where_a_source_stands_that_moves_there() -> None:
+    """Goal: it goes on giving out rows, and says nothing of that source. Method: a partition of a source that is cut by content moves to
+    the sink's site, and its state is lost on the way at first. The site ended with a KeyError."""
+    plain = by_content(0, "place")
+    plain.run_until_quiet()
+    run = by_content(0, "place")
+    run.run_for(0.02)
+    run.transfer_fates.append("lost")
+    run.driver.coordinate(MovesRequested((Move(0, (2,), 2, 1, "to see"),)))
+    run.run_until_quiet()
+    assert run.error is None and not happened(run, "site_lost") and not run.transfer_fates
+    assert rows(run) == rows(plain)
 
 
 @pytest.mark.parametrize("seed", some((0, 2, 3)))

@@ -85,6 +85,7 @@ FOUND_WITH_MODES = {
     11_045_197: "A disk breaks, and before it is read what producers keep for its site no longer goes back to where that would begin.",
     770_013: "A run is stopped while a site tells that it has read frames as empty: nobody counts that any more.",
     11_051_909: "A source that is cut by content has lost its end, behind an epoch that is whole, when a restart reads it again.",
+    11_063_290: "A partition of a source that is cut by content moves, with amnesia, to who gives rows to a sink.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
 OFTEN = frozenset({5_003_151, 8_002_409, 9_142_794, 9_144_937, 9_141_730})

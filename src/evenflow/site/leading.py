@@ -167,9 +167,9 @@ class Leading:
         peers may not be reached, or die with it, and what begins anew must begin behind what the sink has."""
         if Mode.AMNESIA not in self._view.plan.modes:
             return ()
-        logs = self._alone()
+        logs, led = self._alone(), {key for key, _ in self.led()}
         known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
-        others = [log for key, log in self.logs.items() if self._is_forgotten(key) and self._roles[key].leader != self._view.site]
+        others = [log for key, log in self.logs.items() if self._is_forgotten(key) and key not in led]
         followed = [_heard(log) for log in others if log.stands]
         moved: dict[Key, Begins] = {}
         for begins in (*known, *followed, *self._witnessed.values()):
