@@ -35,7 +35,7 @@ class Losses:
     unkept: dict[str, int] = field(default_factory=dict)
     _heard: dict[Key, Begins] = field(default_factory=dict)
     _said: dict[Key, int] = field(default_factory=dict)
-    _empty: dict[tuple[SiteId, int, int], int] = field(default_factory=dict)
+    _empty: dict[tuple[SiteId, int, int], tuple[int, int]] = field(default_factory=dict)
 
     def restart(self, beginning: Beginning) -> list[tuple[str, dict[str, Any]]]:
         """The run goes on. What is said of each source that has lost rows by that, and its facts."""
@@ -99,8 +99,9 @@ class Losses:
         """A consumer reads frames as empty."""
         self.voided.append((site, said))
         for partition in said.partitions:
-            # What begins anew may be lost before its consumers are through with what was lost before: they say that again.
+            # What begins anew may be lost before its consumers are through with what was lost before: they say that again. And of two
+            # consumers at a site one may be behind the other.
             key = (site, said.stream, partition)
-            through = self._empty.get(key, 0)
-            self.frames += max(0, said.last - max(through, said.first - 1))
-            self._empty[key] = max(through, said.last)
+            first, through = self._empty.get(key, (said.first, said.first - 1))
+            self.frames += max(0, said.last - max(through, said.first - 1)) + max(0, min(first - 1, said.last) - said.first + 1)
+            self._empty[key] = min(first, said.first), max(through, said.last)
