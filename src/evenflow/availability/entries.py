@@ -66,9 +66,13 @@ class LeftOut(NamedTuple):
             if cut.keep:
                 gone = sum(cut.dropped)
                 found = LeftOut(cut.epoch, (cut.rows or gone) - gone, cut.dropped)
-                both = zip_longest(() if before is None else before.dropped, found.dropped, fillvalue=0)
-                before = found if before is None else LeftOut(found.epoch, before.kept + found.kept, tuple(map(sum, both)))
+                before = found if before is None else before.with_more(found)
         return before
+
+    def with_more(self, more: LeftOut) -> LeftOut:
+        """The same of these and other epochs. A new version of the dataflow may have other classes."""
+        dropped = tuple(map(sum, zip_longest(self.dropped, more.dropped, fillvalue=0)))
+        return LeftOut(max(self.epoch, more.epoch), self.kept + more.kept, dropped)
 
 
 @dataclass(frozen=True, slots=True)

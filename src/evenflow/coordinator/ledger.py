@@ -7,7 +7,6 @@ import struct
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any, Final
 
 import pyarrow as pa
@@ -74,11 +73,9 @@ class Ledger:
         return is_first
 
     def _forget(self, key: Key, epoch: int) -> None:
-        """Which rows these were. A new version of the dataflow may have other classes."""
+        """Which rows these were."""
         said = _unpacked(key, epoch, self._told[key].pop(epoch))
-        before = self.forgotten.get(key, LeftOut(0, 0, ()))
-        dropped = tuple(map(sum, zip_longest(before.dropped, said.dropped, fillvalue=0)))
-        self.forgotten[key] = LeftOut(max(before.epoch, epoch), before.kept + said.kept, dropped)
+        self.forgotten[key] = self.forgotten.get(key, LeftOut(0, 0, ())).with_more(LeftOut(epoch, said.kept, said.dropped))
 
     def ended(self, seen: int) -> dict[int, Spell]:
         """By ingress segment, what is over with this epoch. Told once."""
