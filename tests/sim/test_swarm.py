@@ -87,6 +87,7 @@ FOUND_WITH_MODES = {
     11_051_909: "A source that is cut by content has lost its end, behind an epoch that is whole, when a restart reads it again.",
     11_063_290: "A partition of a source that is cut by content moves, with amnesia, to who gives rows to a sink.",
     11_063_950: "Of two consumers at a site one says that it lacks an earlier epoch than the other did: the loss is one greater.",
+    11_065_458: "A site joins while a plan that leaves rows out is proposed: it is told the one with which the generation has begun.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
 OFTEN = frozenset({5_003_151, 8_002_409, 9_142_794, 9_144_937, 9_141_730})

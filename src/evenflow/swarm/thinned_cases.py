@@ -57,6 +57,8 @@ class Thinnings(Observer):
         self.done = {at: (DURABLE, rows) for at, (_, rows) in self.done.items() if at[0] <= durable}
         self.keeps = {at: keep for at, keep in self.keeps.items() if at[1] <= durable}
         self.worlds.append(world)
+        plan = world.coordinator.plan
+        self.begun[len(self.worlds), plan.number] = plan.settings.keeps  # Nobody commits the one that it begins with.
         world.observers = (*world.observers, self, Needed(world))
 
     def coordinated(self, driver: SimDriver, event: CoordinatorEvent, actions: list[CoordinatorAction]) -> None:
