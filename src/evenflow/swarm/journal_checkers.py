@@ -143,7 +143,7 @@ class JournalCheckers(Observer):
         others = self.world.store.generations > self._generations
         if isinstance(error, Fenced):
             return None if others else f"there is no other driver, and the run ends with {error}"
-        if others and error is None and not stopped:
+        if others and error is None and not stopped and self._cuts:  # Else it was drained before it began, and has nothing to write.
             return "another driver has taken over, and the run goes on to its end"
         ended = self.standing.ended
         if error is None and not stopped:

@@ -166,7 +166,8 @@ def play(
             return drawn.case.judge_part(tables)
         return (drawn.cut(ending.taken()) if ending.drained and drawn.case.cut else drawn.case).judge(tables)
     if isinstance(world.error, Fenced) or ending.expects(world.error):
-        return drawn.case.judge_part(tables)
+        cut = ending.drained and drawn.case.cut  # Its last windows have been closed by the end, before another driver was heard of.
+        return (drawn.cut(ending.taken()) if cut else drawn.case).judge_part(tables)
     if isinstance(world.error, PartitionsLost) and drawn.doomed:
         return judge_loss(world, world.error) or drawn.case.judge_part(tables)
     if isinstance(world.error, PartitionsLost) and (unbased(world) or nobody_left(world, world.error)):
