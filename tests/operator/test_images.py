@@ -82,6 +82,25 @@ def test_an_image_never_goes_back() -> None:
     assert image.states() == before and image.epoch == epoch
 
 
+def test_another_capture_of_the_same_epoch_takes_its_place() -> None:
+    """Goal: changes are added to what they are changes of. Method: the first capture was made of a table that is kept in another form, was
+    given up when it came late, and the one that was made then is of the same epoch."""
+    case = next(case for case in CASES if case.name == "running")
+    operator, image, (first, second, *_) = case.factory(), Image(), list(case.epochs(5))
+    rows, tick = first
+    operator.process(rows, tick)
+    states = [(p, 0, state) for p in ALL if (state := operator.capture(p)) is not None]
+    given_up = StateToStore(0, tick.epoch, [Kind("box", None)], states, {})
+    image.paste(tick.epoch, -1, [made.data for _, made in given_up.objects(make=to_arrow_file)])
+    whole = objects_of(tick.epoch, changes_of(operator).capture_changes(1, tick.epoch, ALL, set(ALL)))
+    changes_of(operator).lineages.complete(1)
+    image.paste(tick.epoch, -1, whole)
+    rows, later = second
+    operator.process(rows, later)
+    image.paste(later.epoch, tick.epoch, objects_of(later.epoch, changes_of(operator).capture_changes(2, later.epoch, ALL, ())))
+    assert states_of(image) == live(operator) and image.epoch == later.epoch
+
+
 def test_an_image_that_does_not_fit_is_of_no_use() -> None:
     """Method: changes come where nothing was, as if they were whole."""
     case = next(case for case in CASES if case.name == "running")

@@ -232,8 +232,12 @@ class Backing:
     def lost(self, unit: int) -> None:
         """A capture has not come to its backup."""
         backed = next((each for each in self.units.values() if each.unit.number == unit), None)
-        if backed is not None and backed.captured and backed.ship is None:
+        if backed is None:
+            return
+        if backed.captured and backed.ship is None:
             backed.captured, backed.due = 0, False  # What it had is still there: the next one has it again.
+        elif not backed.captured and backed.pasted >= 0:
+            self._again(backed)  # An earlier one of the same epoch, that was given up, has been taken for it.
 
     def _again(self, backed: Backed) -> None:
         """Nobody knows what its backup has: all of it is sent."""

@@ -184,7 +184,7 @@ class Image:
         else that is of no use any more, until a whole capture comes."""
         if since >= 0 and since != self.epoch:
             raise TransferCorrupt(f"a capture has changes since epoch {since}, and the image is of epoch {self.epoch}")
-        if epoch <= self.epoch:
+        if epoch < self.epoch:  # Another one of the same epoch may come behind it: what follows is of that one's tables.
             raise TransferCorrupt(f"a capture is of epoch {epoch}, and the image of epoch {self.epoch}: frames before that are gone")
         if since < 0:
             self._parts = {}
