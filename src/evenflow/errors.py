@@ -245,6 +245,10 @@ class UserCodeCrashed(BoxFailed):
         return (type(self), (self.box, self.epoch, self.segment, self.partitions, self.sites, self.why))
 
 
+class RunFailed(EvenflowError):
+    """A run that somebody watches from elsewhere has failed: why, on one line. Who has started it is told more."""
+
+
 class PreviewFailed(EvenflowError):
     """A preview took more than it may, or its process has ended. Nothing else has run.
 

@@ -144,3 +144,25 @@ def test_an_engine_that_is_gone_while_its_run_is_active_is_no_end(
     assert found["run"] == "run-1" and end.value.code == (3 if over is False else 0)
     if over is False:
         assert found["error"]["type"] == "EngineUnreachable" and "its process is gone; run-1 was active" in found["error"]["message"]
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_run_that_has_failed_is_no_good_end(
+    recorded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What waits for a run by watching it, such as a script, took a failed one for a good one: exit code 0, and not a word."""
+    monkeypatch.setenv("EVENFLOW_CONTROL_DIR", str(tmp_path / "control"))
+    told = list(stream(4.0))
+    scene, last = scenes_of(told)[-1], readings_of(told)[-1]
+    failed = replace(scene, number=scene.number + 1, runs=(replace(scene.runs[0], active=False, failure="box 'kept' raised"),))
+    told += [failed, replace(last, number=last.number + 1, scene=failed.number)]
+    monkeypatch.setattr(control_client, "find", lambda engine=None: Address("e1", "test", 7, "127.0.0.1", 1, b""))
+    monkeypatch.setattr(control_client, "watch", lambda address: (each for each in told))
+    (tmp_path / "run.jsonl").write_text("".join(map(line_of, told)), encoding="utf-8")
+    with pytest.raises(SystemExit) as end:
+        main(["watch", "--json", *([str(tmp_path / "run.jsonl")] if recorded else [])])
+    said = capfd.readouterr()
+    found = json.loads(said.out)
+    assert end.value.code == 1 and found["run"] == "run-1" and found["rows_in"] > 0
+    assert found["error"] == {"type": "RunFailed", "message": "run-1 (counts) has failed: box 'kept' raised", "exit_code": 1}
+    assert "has failed: box 'kept' raised" in said.err

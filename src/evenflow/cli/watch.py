@@ -13,7 +13,7 @@ from rich.live import Live
 
 from evenflow.cli.options import Json, Plain
 from evenflow.cli.output import OK, Output, error_object, exit_code_of
-from evenflow.errors import EngineUnreachable, OperationRefused, StatisticsError
+from evenflow.errors import EngineUnreachable, EvenflowError, OperationRefused, RunFailed, StatisticsError
 from evenflow.monitor.history import History
 from evenflow.monitor.live import View
 from evenflow.monitor.reading import Reading
@@ -46,7 +46,7 @@ def watch(
 ) -> int:
     """Watch a running engine, or read a recording of `evenflow run --record`. The engine does not wait for this, and goes on without it.
 
-    Exit code 3: the engine was not heard of any more while the run was active.
+    Exit code 1: the run has failed. Exit code 3: the engine was not heard of any more while the run was active.
 
     Example: `evenflow watch`
     """
@@ -59,13 +59,15 @@ def watch(
         found = shown.go_on(told)
     if found is None:
         raise OperationRefused("there is no run to watch" if run is None else f"no run is called {run!r}")
-    lost = _lost(address, source, shown.run) if address is not None and shown.active else None
-    if lost is None:
+    wrong: EvenflowError | None = shown.failure
+    if address is not None and shown.active:
+        wrong = _lost(address, source, shown.run)
+    if wrong is None:
         output.report(found)
         return OK
-    output.error(lost)
-    output.report({"error": error_object(lost), **found})
-    return exit_code_of(lost)
+    output.error(wrong)
+    output.report({"error": error_object(wrong), **found})
+    return exit_code_of(wrong)
 
 
 def _found(engine: str | None) -> Address:
@@ -118,6 +120,13 @@ class Shown:
     def run(self) -> str | None:
         """The one that is shown. active: when it was heard of last."""
         return self._run
+
+    @property
+    def failure(self) -> RunFailed | None:
+        """Why the run has failed."""
+        scene = self._history.scene
+        run = None if scene is None or self._run is None else scene.run(self._run)
+        return None if run is None or run.failure is None else RunFailed(f"{run.run} ({run.dataflow}) has failed: {run.failure}")
 
     def go_on(self, told: Iterable[Scene | Reading]) -> dict[str, Any] | None:
         """Until there is nothing more, or the run is over. Returns how it went last, see `told_of`; None without such a run."""
