@@ -237,3 +237,12 @@ def test_the_exit_code_of_an_error(error: BaseException, code: int) -> None:
 def test_a_failed_box_says_where_and_shows_the_users_traceback() -> None:
     described = error_object(BoxFailed("sessions", 17, "ZeroDivisionError: division by zero"))
     assert (described["box"], described["epoch"]) == ("sessions", 17) and "ZeroDivisionError" in described["user_traceback"]
+
+
+def test_an_object_that_standard_output_does_not_take_is_no_good_end(network: str) -> None:
+    """A script that reads it found nothing, or a part, beside exit code 0 or a traceback."""
+    with open("/dev/full", "w") as full:
+        program = f"from evenflow.cli.app import main; main(['plan', {network!r}, '--json'])"
+        done = subprocess.run([sys.executable, "-c", program], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "error: standard output does not take the object: No space left on device" in done.stderr

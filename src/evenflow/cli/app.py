@@ -36,7 +36,7 @@ from evenflow.cli.operate import (
     stop,
     suspend,
 )
-from evenflow.cli.output import INTERRUPTED, Output, exit_code_of
+from evenflow.cli.output import FAILED, INTERRUPTED, OK, Output, exit_code_of
 from evenflow.cli.plan import plan
 from evenflow.cli.policy import policy
 from evenflow.cli.profile import profile
@@ -139,7 +139,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         signal.signal(signal.SIGHUP, _interrupt)
     with Output(as_json="--json" in _own(given)) as output:
         code = _run(given, output)
-    sys.exit(code)
+    sys.exit(code or (FAILED if output.lost else OK))
 
 
 def _run(arguments: list[str], output: Output) -> int:

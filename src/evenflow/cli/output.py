@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -104,6 +104,8 @@ class Output:
         self.as_json = as_json
         self.err = Aside()
         self.out: Console = self.err if as_json else Verbatim()
+        self.lost = False
+        """Standard output has not taken the object."""
         self._object: str | None = None
         self._stdout = -1
         self._python_stdout = sys.stdout
@@ -124,9 +126,15 @@ class Output:
         os.dup2(self._stdout, 1)
         os.close(self._stdout)
         if self._object is not None:
-            # Whoever reads no more, such as `| head`, need not be told so.
-            with suppress(BrokenPipeError), open(1, "w", encoding="utf-8", closefd=False) as out:
-                out.write(f"{self._object}\n")
+            try:
+                with open(1, "w", encoding="utf-8", closefd=False) as out:
+                    out.write(f"{self._object}\n")
+            except BrokenPipeError:
+                pass  # Whoever reads no more, such as `| head`, need not be told so.
+            except OSError as full:
+                self.lost = True
+                why = f"standard output does not take the object: {full.strerror}"
+                self.err.print(Text.assemble(("error: ", "bold red"), (why, "red")), soft_wrap=True)
 
     @property
     def reported(self) -> bool:
