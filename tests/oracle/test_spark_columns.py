@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -194,6 +194,51 @@ def test_aggregates(spark: Any) -> None:
     assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
 
 
+def test_keys_may_be_computed(spark: Any) -> None:
+    """With the names that they have in Spark, and the columns that they are made of as they were."""
+    from pyspark.sql import functions as F
+
+    total, counted = F.sum("n").alias("total"), F.approx_count_distinct("n", 0.05).alias("different")
+
+    def draw(rows: Any) -> Any:
+        return rows.groupBy(F.upper("k").alias("upper"), F.col("n") % 2, "m").agg(total, counted)
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+    def fields(rows: Any) -> Any:
+        return rows.select(F.struct("k", "n").alias("s")).groupBy("s.k").agg(F.sum("s.n").alias("total"))
+
+    assert as_text(on_its_own(fields)) == as_text(in_batch(spark, fields))
+
+
+def test_columns_that_make_rows(spark: Any) -> None:
+    """Under the names that they are given, and those that Spark gives them."""
+    from pyspark.sql import functions as F
+
+    array = F.when(F.col("k") == "a", F.array("n", "m"))
+    entries, pairs = F.create_map("odd name", "n"), F.array(F.struct("k", F.col("n").alias("number")))
+    named = [F.posexplode(array).alias("at", "each"), F.explode_outer(array).alias("one")]
+    named += [F.explode(entries).alias("name", "count"), F.inline(pairs).alias("key", "number"), F.posexplode_outer(array)]
+    for maker in (*named, F.posexplode(array), F.explode(array), F.explode(entries), F.inline(pairs), F.inline_outer(pairs)):
+
+        def draw(rows: Any, maker: Any = maker) -> Any:
+            return rows.where("`odd name` IS NOT NULL").select("x", maker, "d")
+
+        assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw)), maker
+
+
+def test_literals_of_python_s_own_types(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    later = (F.col("at") + F.lit(timedelta(days=400, microseconds=5))).alias("later")
+    earlier = (F.col("at") - F.lit(timedelta(seconds=-1, microseconds=-500_000))).alias("earlier")
+
+    def draw(rows: Any) -> Any:
+        return rows.select(later, earlier, F.hex(F.lit(b"a\x00b")).alias("bytes"))
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+
 def test_functions_over_rows(spark: Any) -> None:
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -248,8 +293,10 @@ def test_what_has_no_sql_here_is_named_with_what_to_do(spark: Any) -> None:
     assert "columnnode" not in str(refused.value).lower()
     with pytest.raises(QueryError, match="order of event time"):
         stream.with_watermark("at", "1 second").select(F.sum("n").over(Window.partitionBy("k").orderBy("n")).alias("r"))
-    with pytest.raises(NotPortable, match=r"\.with_columns before"):
-        stream.groupBy(F.col("n") + 1)
+    with pytest.raises(QueryError, match="the key 'm' is computed, and there is a column of that name"):
+        stream.groupBy((F.col("n") + 1).alias("m"))
+    with pytest.raises(QueryError, match="posexplode makes 2 columns, and 1 names are given"):
+        stream.select(F.posexplode(F.array("n")).alias("one"))
     with pytest.raises(UnknownColumn, match="nowhere"):
         stream.where(F.col("nowhere") > 1)
     with pytest.raises(QueryError, match="names of columns"):

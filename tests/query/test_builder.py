@@ -199,7 +199,7 @@ WRONG: list[tuple[str, Draw, type[EvenflowError], str]] = [
     ("key twice", lambda s: s.group_by("src", "src").count(), QueryError, "two columns called 'src'"),
     ("class", lambda s: s.key_by("src").process(Tracker), QueryError, "write process\\(Tracker\\(\\)\\)"),
     ("no output", lambda s: s.key_by("src").process(ef.Processor()), QueryError, "set output ="),
-    ("expression as key", lambda s: s.group_by("length + 1"), QueryError, "with_columns"),
+    ("expression as key", lambda s: s.group_by("length + 1"), QueryError, "a name, such as .length . 1 AS k"),
     ("unknown in agg", lambda s: s.group_by("src").agg(n="sum(bytes)"), UnknownColumn, "'aggregate'.*bytes"),
     ("sum of text", lambda s: s.group_by("src").agg(n="sum(dst)"), TypeMismatch, "'aggregate'.*sum needs a number"),
     ("no aggregate", lambda s: s.group_by("src").agg(n="length"), EvenflowError, "'aggregate'.*length"),

@@ -24,7 +24,7 @@ from evenflow.query.cutting import CutOptions, cut_all
 from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
-from evenflow.query.exploding import draw_exploding
+from evenflow.query.exploding import draw_exploding, exploding
 from evenflow.query.expression import fields_of, split_alias
 from evenflow.query.following import draw_then
 from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, spelled, unnamed
@@ -221,8 +221,8 @@ class Stream(CleanedStream):
 
     def select(self, *columns: Any, **named: Expression) -> Stream:
         """Exactly these columns: "a", "b + 1 as c", "*", `F.col("a")`, and d="expression" or d=function of a batch that returns one
-        value per row. One may be explode(list) or explode_outer(list): a row for each element. Some may have functions OVER rows,
-        `F.sum("x").over(window)` or as text: what rows that come once can have is said in docs/sql.md."""
+        value per row. One may be explode, posexplode or inline of a list, or with _outer: a row for each element. Some may have
+        functions OVER rows, `F.sum("x").over(window)` or as text: what rows that come once can have is said in docs/sql.md."""
         made: list[tuple[str, Expression]] = []
         for given in columns[0] if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns:
             made += self._selected(selected(given))
@@ -424,6 +424,8 @@ class Stream(CleanedStream):
             return [(column, column) for column in self.columns]
         if text in self.columns:
             return [(text, text)]
+        if exploding(text) is not None:
+            return [("", text)]
         with naming(box):
             if text.strip().endswith(".*"):
                 owner = text.strip()[:-2]

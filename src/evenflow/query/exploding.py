@@ -3,43 +3,85 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import pyarrow as pa
 from sqlglot import exp
 
-from evenflow.errors import EvenflowError, QueryError
+from evenflow.errors import EvenflowError, QueryError, TypeMismatch
+from evenflow.query.expression import compile_expression
+from evenflow.query.kinds.judging import naming
 from evenflow.query.shaping import ShapedStream
+from evenflow.query.spark_column import ROW_MAKERS
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.user.scope import is_known
 
 S = TypeVar("S", bound=ShapedStream)
 
-_OUTER: Final = {"explode": False, "explode_outer": True}
+
+class Exploding(NamedTuple):
+    """A call that makes rows. function: without _outer. names: those that its columns are given; none if it has its own."""
+
+    function: str
+    argument: str
+    outer: bool
+    names: tuple[str, ...]
 
 
 def draw_exploding(stream: S, columns: Sequence[tuple[str, Any]]) -> S | None:
-    """The columns with the rows that one of them makes; None if none does. Raises QueryError if two do."""
-    found = [(at, name, call) for at, (name, given) in enumerate(columns) if (call := _call(given)) is not None]
+    """The columns with the rows that one of them makes; None if none does. Raises QueryError if two do, or names are too few or too many,
+    and TypeMismatch for what has no elements."""
+    found = [(at, name, call) for at, (name, given) in enumerate(columns) if (call := exploding(given)) is not None]
     if not found:
         return None
     if len(found) > 1:
         raise QueryError("box 'select': two columns make rows, and one list of columns makes rows by one; select the others behind it")
     at, name, call = found[0]
-    if _call(name) is not None:
-        name = "col"  # As Spark calls it.
-    made = [*columns[:at], (name, to_sql(call.expressions[0])), *columns[at + 1 :]]
-    return stream._then("select", {"columns": tuple(made)}).explode(name, outer=_OUTER[call.name.lower()])
+    names = call.names or ((name,) if name else ())
+    with naming("select"):
+        parts = _parts(call, compile_expression(call.argument, stream.schema).type)
+    if names and len(names) != len(parts):
+        raise QueryError(f"box 'select': {call.function} makes {len(parts)} columns, and {len(names)} names are given; give as many")
+    into = [*(names or parts)]
+    position = into.pop(0) if call.function == "posexplode" else None
+    made = [*columns[:at], (into[0], call.argument), *columns[at + 1 :]]
+    one = call.function != "inline" and parts[-1] == "col"
+    return stream._then("select", {"columns": tuple(made)}).explode(
+        into[0], into=into[0] if one else tuple(into), position=position, outer=call.outer
+    )
 
 
-def _call(given: Any) -> exp.Anonymous | None:
-    if not isinstance(given, str) or "explode" not in given.lower():
+def exploding(given: Any) -> Exploding | None:
+    """The call that a column of a list is, None for any other."""
+    if not isinstance(given, str) or not any(maker in given.lower() for maker in ROW_MAKERS):
         return None
     try:
         tree = parse(given)
     except EvenflowError:
         return None  # Whoever reads the expression says what is wrong with it.
+    names: tuple[str, ...] = ()
+    if isinstance(tree, exp.Alias | exp.Aliases):
+        names = tuple(each.name for each in tree.expressions) if isinstance(tree, exp.Aliases) else (str(tree.alias),)
+        tree = tree.this
     called = tree.name.lower() if isinstance(tree, exp.Anonymous) and not is_known(tree.name) else ""
-    return tree if isinstance(tree, exp.Anonymous) and called in _OUTER and len(tree.expressions) == 1 else None
+    function = called.removesuffix("_outer")
+    if function not in ROW_MAKERS or len(tree.expressions) != 1:
+        return None
+    return Exploding(function, to_sql(tree.expressions[0]), function != called, names)
 
 
-__all__ = ["draw_exploding"]
+def _parts(call: Exploding, type_: pa.DataType) -> tuple[str, ...]:
+    """What Spark calls the columns where nobody says it."""
+    before = ("pos",) if call.function == "posexplode" else ()
+    if call.function == "inline":
+        if not pa.types.is_list(type_) or not pa.types.is_struct(type_.value_type):
+            raise TypeMismatch(f"inline takes an array of structures, not {type_}")
+        return tuple(field.name for field in type_.value_type)
+    if pa.types.is_map(type_):
+        return (*before, "key", "value")
+    if not pa.types.is_list(type_):
+        raise TypeMismatch(f"{call.function} takes an array or a map, not {type_}")
+    return (*before, "col")
+
+
+__all__ = ["Exploding", "draw_exploding", "exploding"]

@@ -173,7 +173,7 @@ def _no_aggregate(text: str, call: exp.Expr) -> str:
 def _distinct(text: str, function: str, argument: exp.Distinct) -> str:
     column = to_sql(argument.expressions[0]) if argument.expressions else "x"
     if function == "count":
-        return f"{text!r}: an exact distinct count is not available on a stream; use approx_count_distinct({column}), or group by it first"
+        return f"{text!r}: distinct values are counted exactly by ef.sql; here use approx_count_distinct({column}), or group by it first"
     return f"{text!r}: DISTINCT is not available in {function}; group by {column} first"
 
 

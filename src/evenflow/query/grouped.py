@@ -344,7 +344,7 @@ class RowWindowedStream(_Grouping[S]):
 
 def grouped_by(stream: S, columns: Sequence[Any]) -> GroupedStream[S]:
     """See `Stream.group_by`."""
-    keys, over = group_keys(stream.schema, columns)
+    stream, keys, over = group_keys(stream, columns)
     grouped = GroupedStream(stream, keys)
     return grouped if over is None else grouped._over(over)
 

@@ -17,6 +17,8 @@ BETWEEN: Final = {
     "==": "=", "!=": "<>", "<>": "<>", "and": "AND", "or": "OR", "like": "LIKE", "ilike": "ILIKE", "rlike": "RLIKE", "div": "DIV",
 }  # fmt: skip
 """Functions that SQL writes between their two arguments."""
+ROW_MAKERS: Final = ("explode", "posexplode", "inline")
+"""Functions that make rows, and no column; also with _outer."""
 BEHIND: Final = {"isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
 BEFORE: Final = {"!": "NOT", "not": "NOT", "negative": "-", "~": "~"}
 
@@ -40,10 +42,11 @@ def named_text_of(given: Any) -> str:
         return str(node.expression())
     if kind == "Alias":
         names = list(_seq(node.name()))
-        if len(names) != 1:
-            raise NotPortable(f"{given!r} has {len(names)} names; give it one")
-        return f"{_text(node.child())} AS {_quoted(names[0])}"
+        said = ", ".join(map(_quoted, names))
+        return f"{_text(node.child())} AS {said if len(names) == 1 else f'({said})'}"
     text, shown = _text(node), node
+    if kind == "UnresolvedFunction" and node.functionName().lower().removesuffix("_outer") in ROW_MAKERS:
+        return text  # Its columns have names of their own.
     while _kind(shown) == "Cast":
         shown = shown.child()  # Spark does not show casts in names.
     name = _text(shown)
@@ -102,6 +105,8 @@ def _function(node: Any) -> str:
         return f"({given[0]} {BEHIND[low]})"
     if low in BEFORE and len(given) == 1:
         return f"({BEFORE[low]} {given[0]})"
+    if low == "approx_count_distinct" and len(given) == 2:
+        given[1] = str(node.arguments().apply(1).value())  # The number itself: it is no value of rows.
     if low == "in":
         return f"({given[0]} IN ({', '.join(given[1:])}))" if given[1:] else "false"
     if low in ("first", "last", "first_value", "last_value") and len(given) == 2:
@@ -128,6 +133,8 @@ def _literal(node: Any) -> str:
     match value:
         case None | bool() | str():
             return text
+        case bytes() | bytearray():
+            return f"X'{value.hex()}'"
         case int():
             return f"CAST({value} AS BIGINT)" if text.endswith("L") else str(value)
         case float():
@@ -143,6 +150,10 @@ def _literal(node: Any) -> str:
         return f"TIMESTAMP_NTZ '{str(value.toString()).replace('T', ' ')}'"
     if kind in ("Date", "LocalDate"):
         return f"DATE '{value.toString()}'"
+    if kind == "LocalTime":
+        return f"TIME '{value.toString()}'"
+    if kind == "Duration":
+        return f"INTERVAL '{value.getSeconds() + Decimal(value.getNano()).scaleb(-9):f}' SECOND"
     raise NotPortable(f"a literal {text} ({kind}) of a column cannot be written as an expression: write it as text")
 
 
