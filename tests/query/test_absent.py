@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import evenflow as ef
-from evenflow.errors import ExpressionError
+from evenflow.errors import ExpressionError, QueryError
 from evenflow.query.absent import METHODS
 from evenflow.query.builder import GroupedStream, Stream
 from evenflow.testing import run, source
@@ -36,6 +36,7 @@ def test_what_is_listed_is_not_there() -> None:
         ("show", "evenflow.testing.run"),
         ("alias", "suffix"),
         ("mapInPandas", "flat_map"),
+        ("isStreaming", "every stream is"),
         ("kind", r"F\.col\('kind'\)"),
         ("nothing", "nothing"),
     ],
@@ -44,6 +45,14 @@ def test_a_stream_says_what_to_write(rows: Any, name: str, says: str) -> None:
     with pytest.raises(AttributeError, match=says):
         getattr(rows, name)
     assert not hasattr(rows, name)
+
+
+def test_a_column_of_a_stream_is_said_by_its_name(rows: Any) -> None:
+    with pytest.raises(TypeError, match=r"write the column as text, 'kind', or as F\.col\('kind'\)"):
+        rows["kind"]
+    for columns in ((4, "kind"), ("kind",)):
+        with pytest.raises(QueryError, match="leave the columns out"):
+            rows.repartition(*columns)
 
 
 def test_groups_say_it_too(rows: Any) -> None:

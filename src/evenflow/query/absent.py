@@ -35,7 +35,8 @@ METHODS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("printSchema", "dtypes"), "stream.schema and stream.columns say it, and repr(stream) does"),
     "explain": "stream.flow.explain() does",
     "colRegex": "choose from stream.columns",
-    "rdd": "there is none",
+    **dict.fromkeys(("rdd", "sparkSession"), "there is none"),
+    "isStreaming": "every stream is",
 }  # fmt: skip
 
 

@@ -329,12 +329,18 @@ class Stream(CleanedStream):
 
     withWatermark = with_watermark
 
-    def repartition(self, partitions: int | None = None, *, name: str | None = None) -> Stream:
+    def repartition(self, partitions: int | None = None, *columns: Any, name: str | None = None) -> Stream:
         """Deal the rows out to `partitions` partitions, whatever is in them: what follows runs there, up to the next key. While load is
         balanced, a site that is busy gets fewer of them. partitions: default one per site; of more, some move to a site that is added.
 
-        Worth it where stateless boxes behind a source with few partitions take long. A watermark has to be made before.
+        Worth it where stateless boxes behind a source with few partitions take long. A watermark has to be made before. columns: none;
+        Spark's repartition takes some. Raises QueryError for any.
         """
+        if columns or not (partitions is None or isinstance(partitions, int)):
+            raise QueryError(
+                "box 'repartition': rows are dealt out whatever is in them, and those with equal values come together where a group_by, a "
+                "key_by or a join needs them: leave the columns out"
+            )
         return self._then("repartition", {"partitions": partitions}, name or self.flow.free("repartition"))
 
     # ------------------------------------------------ by key

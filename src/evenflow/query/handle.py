@@ -74,6 +74,9 @@ class HandledStream:
             columns = self.columns if "_handle" in vars(self) and not name.startswith("_") else []
             raise AttributeError(absent("Stream", name, columns), name=name, obj=self)
 
+        def __getitem__(self, column: object) -> NoReturn:
+            raise TypeError(f"a Stream has no columns of its own: write the column as text, {column!r}, or as F.col({column!r})")
+
     def name(self, name: str) -> Self:
         """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
         if is_aside(self.box, self.port):
