@@ -285,7 +285,7 @@ def test_what_has_no_sql_here_is_named_with_what_to_do(spark: Any) -> None:
     from pyspark.sql import functions as F
 
     stream = ef.Dataflow("wrong").source(source(SCHEMA), name="t")
-    with pytest.raises(NotPortable, match=r"update_field.*write it as text, or with the stream's methods"):
+    with pytest.raises(NotPortable, match=r"update_field.*give all of them, F\.struct"):
         stream.select(F.struct("n").withField("more", F.lit(1)).alias("r"))
     longer = F.udf(lambda n, by: n + by, "bigint")
     with pytest.raises(NotPortable, match=r"Python function '<lambda>'.*ef\.expr\(\"f\(`n`, 1\)\", f=f\)") as refused:

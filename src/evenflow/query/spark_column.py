@@ -85,10 +85,12 @@ def _quoted(name: str) -> str:
 def _text(node: Any) -> str:
     kind = _kind(node)
     if kind not in _WRITTEN:
-        raise NotPortable(
-            f"{node.sql()} ({kind}) of a column cannot be written as an expression: write it as text, or with the stream's methods"
-        )
+        instead = _INSTEAD.get(kind, "write it as text, or with the stream's methods")
+        raise NotPortable(f"{node.sql()} ({kind}) of a column cannot be written as an expression: {instead}")
     return _WRITTEN[kind](node)
+
+
+_INSTEAD: Final = {"UpdateFields": "which fields there are is not known here; give all of them, F.struct(...)"}
 
 
 def _attribute(node: Any) -> str:
