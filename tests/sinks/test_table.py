@@ -30,6 +30,13 @@ def stored(path: str, table: str = "out") -> list[tuple[Any, ...]]:
         return connection.execute(f'SELECT * FROM "{table}" ORDER BY 1, 2').fetchall()
 
 
+class Mute(sqlite3.Connection):
+    def execute(self, *given: Any) -> Any:
+        raise OSError("the line is dead")
+
+    cursor = execute  # type: ignore[assignment]
+
+
 class Elsewhere:
     """A connection that is not SQLite's by its name, and wants %s; it fails at the statements that `breaks` names."""
 
@@ -226,6 +233,25 @@ def test_one_database_under_two_addresses(path: str, way: str, monkeypatch: pyte
         writer.close()
     sinks.table(other, "out").open("run").close()
     assert stored(path) == [(1, "a")] and stored(path, "evenflow_epochs") == [("out", "run", 1)]
+
+
+@pytest.mark.parametrize("when", ["to connect", "to ask"])
+def test_a_database_that_is_gone_is_told_by_its_own_writer_only(path: str, when: str) -> None:
+    """Who opened a table of the same name in another database was said to be in the wrong."""
+    gone = list[str]()
+
+    def lost() -> Any:
+        if gone == ["to connect"]:
+            raise OSError("the line is dead")
+        return sqlite3.connect(f"{path}.lost", factory=Mute if gone else sqlite3.Connection)
+
+    first = sinks.table(lost, "out").open("run")
+    gone.append(when)
+    other = sinks.table(path, "out").open("run")
+    other.write(1, batch((1, "a")))
+    assert stored(path) == [(1, "a")] and stored(path, "evenflow_epochs") == [("out", "run", 1)]
+    other.close()
+    first.close()
 
 
 def test_tables_of_one_name_in_two_databases(path: str) -> None:

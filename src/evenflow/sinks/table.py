@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -86,27 +86,30 @@ class TableWriter(Writer):
         return [o for o in list(OPEN.values()) if o is not self and (o._run, o._sink.table) == (self._run, self._sink.table)]
 
     def _reaches(self, address: Address) -> bool:
-        """Whether what this connection commits is seen there: then both are of one database."""
+        """Whether what this connection commits is seen there: then both are of one database. Where that one cannot be asked, its own writer
+        says so."""
         mark = ("", f"{self._run} {id(self)}")
-        there, dialect = connect(address)
         try:
-            make_epochs(there, dialect)
+            there, dialect = connect(address)
+        except Exception:
+            return False
+        with closing(there):
+            found = False
+            with suppress(Exception):
+                make_epochs(there, dialect)
             p, epochs = self._dialect.placeholder, self._dialect.quoted(EPOCHS)
             self._execute(f"INSERT INTO {epochs} (target, run, epoch) VALUES ({p}, {p}, 0)", *mark)
             self._connection.commit()
             try:
-                p, epochs = dialect.placeholder, dialect.quoted(EPOCHS)
-                cursor = there.cursor()
-                cursor.execute(f"SELECT epoch FROM {epochs} WHERE target = {p} AND run = {p}", mark)
-                found = cursor.fetchone() is not None
-                there.rollback()  # SQLite deletes nothing while somebody reads.
+                with suppress(Exception):
+                    q, theirs, cursor = dialect.placeholder, dialect.quoted(EPOCHS), there.cursor()
+                    cursor.execute(f"SELECT epoch FROM {theirs} WHERE target = {q} AND run = {q}", mark)
+                    found = cursor.fetchone() is not None
+                    there.rollback()  # SQLite deletes nothing while somebody reads.
             finally:
-                p, epochs = self._dialect.placeholder, self._dialect.quoted(EPOCHS)
                 self._execute(f"DELETE FROM {epochs} WHERE target = {p} AND run = {p}", *mark)
                 self._connection.commit()
             return found
-        finally:
-            there.close()
 
     def _connect(self) -> None:
         self._connection, self._dialect = connect(self._sink.database)
