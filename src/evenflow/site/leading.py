@@ -151,10 +151,12 @@ class Leading:
             others = [site for site in self._view.membership.sites if site != self._view.site]
             after = [site for site in others if site > self._view.site]
             peers = set((after + others)[:2])
+        said = list[Record]()
         for log in logs:
             assert log.done == epoch, f"{log.segment, log.partition} has emitted {log.done}, and bears witness of {epoch}"
-            for peer in sorted(peers):
-                self._outbox[peer].records.append(_witness(log))
+            said.append(_witness(log))
+        for peer in sorted(peers):
+            self._outbox[peer].records += said
 
     def bear_witness_to(self, peer: SiteId) -> None:
         """It asks for frames, and may not know of their rows: it has not asked before, or what was said then is lost with a link."""
