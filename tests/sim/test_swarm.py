@@ -89,6 +89,8 @@ FOUND_WITH_MODES = {
     11_063_950: "Of two consumers at a site one says that it lacks an earlier epoch than the other did: the loss is one greater.",
     11_065_458: "A site joins while a plan that leaves rows out is proposed: it is told the one with which the generation has begun.",
     11_067_825: "A run is drained before its sites are there, and ends without having written anything; another driver has come meanwhile.",
+    11_072_190: "A site dies that has promised a change to pairs, which is committed before its death is seen; another is wanted since.",
+    11_072_421: "Sites come all the time, so that copies are always under way: there is no plan meanwhile, though all would fit.",
     11_070_287: "A capture that was given up comes late, and is taken for the one that was made then, of the same epoch, in another form.",
     11_068_351: "A run is drained, which closes its last windows, and hears of another driver before it has ended.",
 }

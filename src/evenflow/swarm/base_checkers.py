@@ -82,9 +82,10 @@ def _kept(site: SimSite, stream: int, block: Block) -> list[Retention]:
 
 def in_pairs(world: SimWorld) -> list[Segment]:
     """Segments that need a live replica at any time, or will: the others begin again, or anew. A death that is noticed once a change to
-    pairs is committed costs what it costs in pairs."""
+    pairs is committed costs what it costs in pairs, also if another one is wanted since that was proposed."""
     machine = world.coordinator
-    either = (machine.plan.modes, machine.modes.modes)
+    proposed = () if machine.proposed is None else (machine.proposed.modes,)
+    either = (machine.plan.modes, machine.modes.modes, *proposed)
     return [segment for segment in world.layout.segments if any(of_segment(modes, segment.id) is Mode.PAIRS for modes in either)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from evenflow.coordinator.balancing import is_calm
 from evenflow.coordinator.events import Collected, CoordinatorAction, CoordinatorEvent
 from evenflow.policy.shedding.flow import HEADROOM
 from evenflow.statistics.statistics import Statistics
@@ -12,7 +13,7 @@ from evenflow.world.sim.driver import SimDriver
 from evenflow.world.sim.observer import Observer
 
 CALM_ROUNDS: Final = 10
-"""After so many looks at which all that was offered fitted, every row goes on."""
+"""After so many looks at which all that was offered fitted, and at which plans are made, every row goes on."""
 ROUNDING: Final = 1e-3
 
 
@@ -41,7 +42,9 @@ class Needed(Observer):
         if self.before and not before:
             self.began += 1
             assert asked > 1 - ROUNDING, f"the busiest site would be {asked:.0%} busy with all that is offered, and {self.before} is kept"
-        self.calm = self.calm + 1 if self.before and asked < HEADROOM - ROUNDING else 0
+        fits = bool(self.before) and asked < HEADROOM - ROUNDING
+        looked = is_calm(self.world.coordinator) or before != self.before  # Else something is under way, and there is no plan meanwhile.
+        self.calm = self.calm + looked if fits else 0
         assert self.calm <= CALM_ROUNDS, f"all that is offered has fitted for {self.calm} looks, and plans keep {self.before}"
 
     def asked(self, statistics: Statistics) -> float | None:
