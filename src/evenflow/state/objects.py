@@ -51,6 +51,8 @@ WRITTEN_ROWS: Final = 8192
 """Rows of a state that are put together in one go."""
 GATHERED: Final = 8
 """Columns that are, see `gather_columns`."""
+RANDOM: Final = ("hash", "check")
+"""Columns of which nothing is saved by how they are written."""
 UNREAD: Final = ("key_group", "partition")
 """Columns that are for people."""
 ROW_GROUP_STATES: Final = 16
@@ -199,10 +201,14 @@ def to_file(table: pa.Table, said: Mapping[str, Any], rest: Rest = _at_once) -> 
     table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True).encode()})
     out = pa.BufferOutputStream()
     texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
+    # Words are small numbers, times near each other and keys far more often than bits without any order, such as the hashes.
+    packed = {field.name: "DELTA_BINARY_PACKED" for field in table.schema if pa.types.is_integer(field.type) and field.name not in RANDOM}
     # A dictionary takes two NaNs of different bits for one value, so only texts have one.
     statistics = False if of_bytes else ["key_group"]
-    packing = "zstd" if of_bytes else "lz4"
-    with pq.ParquetWriter(out, table.schema, compression=packing, use_dictionary=texts, write_statistics=statistics) as writer:
+    packing = {field.name: "zstd" if of_bytes else "none" if field.name in RANDOM else "lz4" for field in table.schema}
+    with pq.ParquetWriter(
+        out, table.schema, compression=packing, use_dictionary=texts, write_statistics=statistics, column_encoding=packed or None
+    ) as writer:
         for first, stop in _row_groups(table, of_bytes):
             writer.write_table(table.slice(first, stop - first), row_group_size=max(1, stop - first))
             rest()
