@@ -23,15 +23,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from evenflow.availability.entries import Completed
-from evenflow.availability.retained import place_of
+from evenflow.availability.retained import folder_of
 from evenflow.bench.events import ScheduledEvents
 from evenflow.bench.gaps import longest_gap, percentile_ms, usual_gaps, within
 from evenflow.bench.measuring import MASTER, SITES, cpu_of, machine
 from evenflow.bench.moves import YOUNG_S
 from evenflow.errors import ClusterError
-from evenflow.store.journal import read_journal
-from evenflow.store.location import find_location
 from evenflow.stream.arrays import Floats, Int64s
 
 if TYPE_CHECKING:
@@ -53,13 +50,13 @@ SETTLE_S: Final = 2.0
 @dataclass(frozen=True, slots=True)
 class Setting:
     """state_mb: of the keys' state, once, in millions of bytes. rate: rows/s. every_s: from one checkpoint to the next. turn_s: how long
-    one turn takes. turns: pairs of them."""
+    one turn takes. turns: pairs of them; with six, 24 checkpoints follow the first, after which each partition has a new base."""
 
     state_mb: int = 1_024
     rate: int = 50_000
     every_s: float = 10.0
     turn_s: float = 30.0
-    turns: int = 5
+    turns: int = 6
     partitions: int = 64
 
     @property
@@ -107,6 +104,15 @@ class Turn:
     rows: int
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A checkpoint. seconds: until it was whole. epoch: as of whose end it is. bytes: that it has brought to the store."""
+
+    seconds: float
+    epoch: int
+    bytes: int
+
+
 def dataflow(source: ScheduledEvents, answers: Callable[[int, pa.RecordBatch], None]) -> Dataflow:
     import evenflow as ef
 
@@ -124,25 +130,25 @@ def run(*, setting: Setting, quick: bool, say: Say) -> dict[str, Any]:
         _running(setting, location_in(home), answers, say) as run,
     ):
         say("the first checkpoint, which has everything")
-        whole_s = _taken_s(run)
-        answers.counting = True
-        without, during, took_s = list[Turn](), list[Turn](), list[float]()
+        location, answers.counting = location_in(home), True
+        whole = _taken(run, location)
+        without, during, between, regular = list[Turn](), list[Turn](), list[Taken](), list[Taken]()
         for number in range(setting.turns):
             say(f"turn {number + 1} of {setting.turns}: without checkpoints, then one every {setting.every_s:g} s")
-            without.append(_turn(run, setting.turn_s, None, took_s))
-            _taken_s(run)
-            during.append(_turn(run, setting.turn_s, setting.every_s, took_s))
+            without.append(_turn(run, setting.turn_s, None, lambda: None))
+            between.append(_taken(run, location))
+            during.append(_turn(run, setting.turn_s, setting.every_s, lambda: regular.append(_taken(run, location))))
         answers.counting = False
         state_bytes = sum(site.state_bytes for site in run.numbers().sites)
-        taken = read_journal(find_location(location_in(home)).store).checkpoints
+        took_s = [each.seconds for each in regular]
     return {
         "benchmark": "checkpoint",
         "quick": quick,
         "state_mb": round(setting.keys * ROW_BYTES / 1e6),
         "sites_state_mb": round(state_bytes / 1e6),
         **judged(answers, without, during),
-        **_bytes(answers, taken),
-        "whole_s": round(whole_s, 2),
+        **_bytes(answers, [whole, *sorted([*between, *regular], key=lambda each: each.epoch)]),
+        "whole_s": round(whole.seconds, 2),
         "checkpoint_s_p50": round(float(np.median(took_s)), 2),
         "checkpoint_s_max": round(max(took_s), 2),
         "checkpoints": len(took_s),
@@ -187,20 +193,21 @@ def _fill(run: Run, source: ScheduledEvents) -> None:
         run.await_termination(0.25)
 
 
-def _taken_s(run: Run) -> float:
-    """How long a checkpoint takes that is asked for now, seconds. Raises ClusterError if it does not become whole."""
+def _taken(run: Run, location: str) -> Taken:
+    """A checkpoint that is asked for now. Raises ClusterError if it does not become whole."""
     began_s = time.monotonic()
-    run.checkpoint(DONE_WITHIN_S)
-    return time.monotonic() - began_s
+    made = run.checkpoint(DONE_WITHIN_S)
+    seconds, folder = time.monotonic() - began_s, Path(location) / folder_of(made["generation"], made["number"])
+    return Taken(seconds, made["epoch"], sum(file.stat().st_size for file in folder.iterdir()))
 
 
-def _turn(run: Run, seconds: float, every_s: float | None, took_s: list[float]) -> Turn:
+def _turn(run: Run, seconds: float, every_s: float | None, take: Callable[[], object]) -> Turn:
     run.await_termination(SETTLE_S)
     before, begin_s = run.numbers(), time.monotonic()
     cpu_s, due_s = cpu_of(before), begin_s
     while every_s is not None and due_s < begin_s + seconds:
         run.await_termination(max(0.0, due_s - time.monotonic()))
-        took_s.append(_taken_s(run))
+        take()
         due_s += every_s
     run.await_termination(max(0.0, begin_s + seconds - time.monotonic()))
     after = run.numbers()
@@ -228,18 +235,15 @@ def judged(answers: Answers, without: Sequence[Turn], during: Sequence[Turn]) ->
     }
 
 
-def _bytes(answers: Answers, taken: Sequence[Completed]) -> dict[str, Any]:
-    """What was written against what had changed since the checkpoint before, over all of them but the first."""
-    wrote = sum(written(each) for each in taken[1:])
+def _bytes(answers: Answers, taken: Sequence[Taken]) -> dict[str, Any]:
+    """What was written against what had changed since the checkpoint before, over all of them but the first: also those that the location
+    has forgotten by now, since the first sixteen behind the first one have changes only, and the next eight new bases besides."""
+    wrote = sum(each.bytes for each in taken[1:])
     changed = sum(answers.changed(before.epoch, after.epoch) for before, after in pairwise(taken))
     return {
-        "whole_bytes": written(taken[0]),
-        "bytes_p50": int(np.median([written(each) for each in taken[1:]])),
+        "whole_bytes": taken[0].bytes,
+        "bytes_p50": int(np.median([each.bytes for each in taken[1:]])),
+        "bytes_max": max(each.bytes for each in taken[1:]),
         "changed_rows": changed,
         "bytes_ratio": round(wrote / (changed * ROW_BYTES), 3) if changed else None,
     }
-
-
-def written(completed: Completed) -> int:
-    """Bytes that this checkpoint has brought to the store, and none before it."""
-    return sum(stored.bytes for stored in completed.objects if place_of(stored.name) == completed.place)
