@@ -98,8 +98,7 @@ def test_who_never_reads_costs_a_buffer_and_delays_nobody() -> None:
                         if numbers[-1] >= numbers[0] + READINGS:
                             break
             assert memory_of(pid) - before < 40 << 20
-    # On a machine that has much else to do a reader gets every tenth or so; behind one who never reads there would be none.
-    assert numbers == sorted(set(numbers)) and len(numbers) > READINGS / 20, "who reads has them as they come"
+    assert numbers == sorted(set(numbers)) and len(numbers) > READINGS / 4, "who reads has them as they come"
 
 
 def server_of(port: int) -> int:
