@@ -2,7 +2,8 @@
 
 The state is filled in once, and one checkpoint is taken that nobody measures: it has all of it. Then the same run goes on by turns
 without checkpoints and with one every so many seconds, so that both have the same state, processes and load. Between the two one more is
-taken that nobody measures: it has what has changed in all of the turn without, and those that count what has changed since the one before.
+taken of which only the bytes are measured: it has what has changed in all of the turn without, and those that count what has changed
+since the one before.
 The journal is there all the time. A result row's age is its arrival at the sink in the driver minus the time at which its newest row was
 due; gaps are those between two moments of output. CPU is that of the sites' Python processes; changed rows are the distinct keys that came
 out between two checkpoints.
@@ -95,22 +96,23 @@ class Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One turn. begin_s, end_s: monotonic. cpu_s: of the sites in that time. rows: taken in."""
-
-    begin_s: float
-    end_s: float
-    cpu_s: float
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class Taken:
     """A checkpoint. seconds: until it was whole. epoch: as of whose end it is. bytes: that it has brought to the store."""
 
     seconds: float
     epoch: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One turn. begin_s, end_s: monotonic. cpu_s: of the sites in that time. rows: taken in. taken: the checkpoints."""
+
+    begin_s: float
+    end_s: float
+    cpu_s: float
+    rows: int
+    taken: Sequence[Taken]
 
 
 def dataflow(source: ScheduledEvents, answers: Callable[[int, pa.RecordBatch], None]) -> Dataflow:
@@ -131,24 +133,24 @@ def run(*, setting: Setting, quick: bool, say: Say) -> dict[str, Any]:
     ):
         say("the first checkpoint, which has everything")
         location, answers.counting = location_in(home), True
-        whole = _taken(run, location)
-        without, during, between, regular = list[Turn](), list[Turn](), list[Taken](), list[Taken]()
+        taken, without, during = [_taken(run, location)], list[Turn](), list[Turn]()
         for number in range(setting.turns):
             say(f"turn {number + 1} of {setting.turns}: without checkpoints, then one every {setting.every_s:g} s")
-            without.append(_turn(run, setting.turn_s, None, lambda: None))
-            between.append(_taken(run, location))
-            during.append(_turn(run, setting.turn_s, setting.every_s, lambda: regular.append(_taken(run, location))))
+            without.append(_turn(run, location, setting.turn_s, None))
+            taken.append(_taken(run, location))
+            during.append(_turn(run, location, setting.turn_s, setting.every_s))
+            taken += during[-1].taken
         answers.counting = False
         state_bytes = sum(site.state_bytes for site in run.numbers().sites)
-        took_s = [each.seconds for each in regular]
+        took_s = [each.seconds for turn in during for each in turn.taken]
     return {
         "benchmark": "checkpoint",
         "quick": quick,
         "state_mb": round(setting.keys * ROW_BYTES / 1e6),
         "sites_state_mb": round(state_bytes / 1e6),
         **judged(answers, without, during),
-        **_bytes(answers, [whole, *sorted([*between, *regular], key=lambda each: each.epoch)]),
-        "whole_s": round(whole.seconds, 2),
+        **_bytes(answers, taken),
+        "whole_s": round(taken[0].seconds, 2),
         "checkpoint_s_p50": round(float(np.median(took_s)), 2),
         "checkpoint_s_max": round(max(took_s), 2),
         "checkpoints": len(took_s),
@@ -201,17 +203,17 @@ def _taken(run: Run, location: str) -> Taken:
     return Taken(seconds, made["epoch"], sum(file.stat().st_size for file in folder.iterdir()))
 
 
-def _turn(run: Run, seconds: float, every_s: float | None, take: Callable[[], object]) -> Turn:
+def _turn(run: Run, location: str, seconds: float, every_s: float | None) -> Turn:
     run.await_termination(SETTLE_S)
-    before, begin_s = run.numbers(), time.monotonic()
+    before, begin_s, taken = run.numbers(), time.monotonic(), list[Taken]()
     cpu_s, due_s = cpu_of(before), begin_s
     while every_s is not None and due_s < begin_s + seconds:
         run.await_termination(max(0.0, due_s - time.monotonic()))
-        take()
+        taken.append(_taken(run, location))
         due_s += every_s
     run.await_termination(max(0.0, begin_s + seconds - time.monotonic()))
     after = run.numbers()
-    return Turn(begin_s, time.monotonic(), cpu_of(after) - cpu_s, after.rows_in - before.rows_in)
+    return Turn(begin_s, time.monotonic(), cpu_of(after) - cpu_s, after.rows_in - before.rows_in, taken)
 
 
 def judged(answers: Answers, without: Sequence[Turn], during: Sequence[Turn]) -> dict[str, Any]:

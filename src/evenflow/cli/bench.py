@@ -118,7 +118,7 @@ def checkpoint(
     state_mb: Annotated[int, typer.Option(help="State of all keys, once, in millions of bytes.", min=1)] = 1_024,
     rate: Annotated[int, typer.Option(help="Rows per second.", min=1)] = 50_000,
     every: Annotated[float, typer.Option(help="Seconds from one checkpoint to the next.", min=0.1)] = 10.0,
-    turns: Annotated[int, typer.Option(help="How often both are measured, by turns.", min=1)] = 5,
+    turns: Annotated[int, typer.Option(help="How often both are measured, by turns.", min=1)] = 6,
     quick: Annotated[bool, typer.Option("--quick", help="50 MB, 10,000 rows/s, one turn: a smoke test, no figures to quote.")] = False,
     out: Out = None,
     json: Json = False,
