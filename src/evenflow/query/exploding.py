@@ -39,13 +39,14 @@ def draw_exploding(stream: S, columns: Sequence[tuple[str, Any]]) -> S | None:
     at, name, call = found[0]
     names = call.names or ((name,) if name else ())
     with naming("select"):
-        parts = _parts(call, compile_expression(call.argument, stream.schema).type)
+        type_ = compile_expression(call.argument, stream.schema).type
+        parts = [*(["pos"] if call.function == "posexplode" else []), *parts_of(call.function, type_)]
     if names and len(names) != len(parts):
         raise QueryError(f"box 'select': {call.function} makes {len(parts)} columns, and {len(names)} names are given; give as many")
     into = [*(names or parts)]
     position = into.pop(0) if call.function == "posexplode" else None
     made = [*columns[:at], (into[0], call.argument), *columns[at + 1 :]]
-    one = call.function != "inline" and parts[-1] == "col"
+    one = call.function != "inline" and pa.types.is_list(type_)
     return stream._then("select", {"columns": tuple(made)}).explode(
         into[0], into=into[0] if one else tuple(into), position=position, outer=call.outer
     )
@@ -70,18 +71,17 @@ def exploding(given: Any) -> Exploding | None:
     return Exploding(function, to_sql(tree.expressions[0]), function != called, names)
 
 
-def _parts(call: Exploding, type_: pa.DataType) -> tuple[str, ...]:
-    """What Spark calls the columns where nobody says it."""
-    before = ("pos",) if call.function == "posexplode" else ()
-    if call.function == "inline":
+def parts_of(name: str, type_: pa.DataType) -> list[str]:
+    """What Spark calls the parts of an element that a function takes apart, where nobody says it. Raises TypeMismatch where it cannot."""
+    if name.startswith("inline"):
         if not pa.types.is_list(type_) or not pa.types.is_struct(type_.value_type):
-            raise TypeMismatch(f"inline takes an array of structures, not {type_}")
-        return tuple(field.name for field in type_.value_type)
+            raise TypeMismatch(f"{name} takes an array of structures, not {type_}")
+        return [field.name for field in type_.value_type]
     if pa.types.is_map(type_):
-        return (*before, "key", "value")
+        return ["key", "value"]
     if not pa.types.is_list(type_):
-        raise TypeMismatch(f"{call.function} takes an array or a map, not {type_}")
-    return (*before, "col")
+        raise TypeMismatch(f"{name} takes an array or a map, not {type_}")
+    return ["col"]
 
 
-__all__ = ["Exploding", "draw_exploding", "exploding"]
+__all__ = ["Exploding", "draw_exploding", "exploding", "parts_of"]

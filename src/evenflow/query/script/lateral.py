@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 from sqlglot import exp
 
+from evenflow.query.exploding import parts_of
 from evenflow.query.expression import compile_expression
 from evenflow.query.script.lowering import Lower, is_window
 from evenflow.query.script.relation import Relation, Visible, computed, free_name, own_column
@@ -72,7 +73,7 @@ def _exploded(lower: Lower, relation: Relation, call: exp.Expr, name: str, *, ou
     tree = lower.rewritten(relation, call.expressions[0])
     with lower.script.at(call):
         type_ = compile_expression(to_sql(tree), stream.schema).type
-        parts = _parts(lower, call, name, type_)
+        parts = parts_of(name, type_)
         taken = [*stream.columns, column]
         into = list[str]()
         for part in parts:
@@ -85,19 +86,6 @@ def _exploded(lower: Lower, relation: Relation, call: exp.Expr, name: str, *, ou
         )
     shown = [*(["pos"] if position is not None else []), *parts]
     return Made(replace(relation, stream=made), shown, [*([position] if position is not None else []), *into])
-
-
-def _parts(lower: Lower, call: exp.Expr, name: str, type_: pa.DataType) -> list[str]:
-    """What the columns are called where nobody says it."""
-    if name.startswith("inline"):
-        if not pa.types.is_list(type_) or not pa.types.is_struct(type_.value_type):
-            lower.script.fail(call, f"{name} takes an array of structures, not {type_}")
-        return [field.name for field in type_.value_type]
-    if pa.types.is_map(type_):
-        return ["key", "value"]
-    if not pa.types.is_list(type_):
-        lower.script.fail(call, f"{name} takes an array or a map, not {type_}")
-    return ["col"]
 
 
 def _stacked(lower: Lower, call: exp.Expr) -> exp.Expr:
