@@ -94,18 +94,18 @@ class TableWriter(Writer):
         except Exception:
             return False
         with closing(there):
-            found = False
-            with suppress(Exception):
+            try:
                 make_epochs(there, dialect)
+            except Exception:
+                return False
             p, epochs = self._dialect.placeholder, self._dialect.quoted(EPOCHS)
             self._execute(f"INSERT INTO {epochs} (target, run, epoch) VALUES ({p}, {p}, 0)", *mark)
             self._connection.commit()
             try:
-                with suppress(Exception):
-                    q, theirs, cursor = dialect.placeholder, dialect.quoted(EPOCHS), there.cursor()
-                    cursor.execute(f"SELECT epoch FROM {theirs} WHERE target = {q} AND run = {q}", mark)
-                    found = cursor.fetchone() is not None
-                    there.rollback()  # SQLite deletes nothing while somebody reads.
+                q, theirs, cursor = dialect.placeholder, dialect.quoted(EPOCHS), there.cursor()
+                cursor.execute(f"SELECT epoch FROM {theirs} WHERE target = {q} AND run = {q}", mark)
+                found = cursor.fetchone() is not None
+                there.rollback()  # SQLite deletes nothing while somebody reads.
             finally:
                 self._execute(f"DELETE FROM {epochs} WHERE target = {p} AND run = {p}", *mark)
                 self._connection.commit()
