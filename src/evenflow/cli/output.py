@@ -133,8 +133,7 @@ class Output:
                 pass  # Whoever reads no more, such as `| head`, need not be told so.
             except OSError as full:
                 self.lost = True
-                why = f"standard output does not take the object: {full.strerror}"
-                self.err.print(Text.assemble(("error: ", "bold red"), (why, "red")), soft_wrap=True)
+                self._wrong(f"standard output does not take the object: {full.strerror}")
 
     @property
     def reported(self) -> bool:
@@ -159,7 +158,10 @@ class Output:
         if not isinstance(error, EvenflowError):
             self.err.print(Text("".join(traceback.format_exception(error)).rstrip(), style="dim"))
         label = "error" if isinstance(error, EvenflowError) else "unexpected error"
-        self.err.print(Text.assemble((f"{label}: ", "bold red"), (str(error) or type(error).__name__, "red")), soft_wrap=True)
+        self._wrong(str(error) or type(error).__name__, label)
+
+    def _wrong(self, text: str, label: str = "error") -> None:
+        self.err.print(Text.assemble((f"{label}: ", "bold red"), (text, "red")), soft_wrap=True)
 
     def usage_error(self, error: Exception) -> int:
         """Typer's own message for wrong options."""
@@ -168,7 +170,7 @@ class Output:
         context = getattr(error, "ctx", None)
         if context is not None:
             self.err.print(Text(context.get_usage(), style="dim"))
-        self.err.print(Text.assemble(("error: ", "bold red"), (message, "red")), soft_wrap=True)
+        self._wrong(message)
         if context is not None:
             self.err.print(Text(f"Try '{context.command_path} --help'.", style="dim"))
         return USAGE

@@ -45,8 +45,13 @@ def absent(owner: str, name: str, columns: list[str]) -> str:
     if name in METHODS:
         return f"{owner} has no {name}: {METHODS[name]}"
     if name in columns:
-        return f"{owner} has no attribute {name!r}: write the column as text, {name!r}, or as F.col({name!r})"
+        return f"{owner} has no attribute {name!r}: {by_name(name)}"
     return f"{owner!r} object has no attribute {name!r}"
 
 
-__all__ = ["METHODS", "absent"]
+def by_name(column: object) -> str:
+    """How a column is said, to who looks for it in its stream."""
+    return f"write the column as text, {column!r}, or as F.col({column!r})"
+
+
+__all__ = ["METHODS", "absent", "by_name"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import pyarrow as pa
 
 from evenflow.errors import QueryError
-from evenflow.query.absent import absent
+from evenflow.query.absent import absent, by_name
 from evenflow.query.check import stream_type
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.given import box_name
@@ -75,7 +75,7 @@ class HandledStream:
             raise AttributeError(absent("Stream", name, columns), name=name, obj=self)
 
         def __getitem__(self, column: object) -> NoReturn:
-            raise TypeError(f"a Stream has no columns of its own: write the column as text, {column!r}, or as F.col({column!r})")
+            raise TypeError(f"a Stream has no columns of its own: {by_name(column)}")
 
     def name(self, name: str) -> Self:
         """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
