@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.events import DrainSite, MovesRequested, Pin, RepartitionRequested, Tell
 from evenflow.coordinator.operations import chosen, to_repartition
 from evenflow.coordinator.repartitioning import TRIES_MAX
@@ -13,7 +14,7 @@ from evenflow.policy.move import Move
 from evenflow.site.events import PlanAborted
 from evenflow.site.options import FlowOptions
 from tests.drawn import one_in
-from tests.sim.test_moving import hosts, kinds
+from tests.sim.test_moving import hosts, kinds, moved, moves, other
 from tests.sim.test_scenarios import Stage
 
 REQUEST = 7
@@ -80,6 +81,33 @@ def test_nothing_travels_when_a_partition_is_split_and_the_new_ones_can_move() -
     stage.world.driver.coordinate(MovesRequested((Move(segment, (new,), source, target, "to see"),)))
     stage.wait(lambda: kinds(stage).count("move_done") > before, "the move")
     assert hosts(stage, segment, new) == (target,)
+    stage.finish()
+
+
+def test_who_is_behind_divides_before_the_next_plan_moves_something_away() -> None:
+    """Goal: what is split off gets its state where its origin's replica is about to leave (seed 11,075,730). Method: a site that is far
+    behind, and nobody waits for, hears of the split, and at once of a move of the origin from there; its other replica gives the state."""
+    options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, pipeline=8)
+    stage = Stage(sites=5, replicas=2, rows=2000, max_partitions=64, options=options)
+    stage.world.run_for(0.02)
+    (segment,), machine = keyed(stage), stage.machine
+    modes = [Mode.PAIRS if each.sink is None else Mode.AMNESIA for each in stage.world.layout.segments]
+    ask(stage, 1)
+    divided(stage, 1)
+    stage.world.set_availability(tuple(modes), 2)  # The only consumer of its rows gets them from the other replica.
+    stage.wait(lambda: machine.plan.modes == tuple(modes), "one sink")
+    origin = used(stage, segment)
+    slow = next(site for site in hosts(stage, segment, origin[0]) if site not in hosts(stage, segment + 1, 0))
+    target, part = other(stage, segment, origin), stage.world.sites[slow].part
+    ask(stage, 64)
+    stage.wait(lambda: len(used(stage, segment)) == 64, "the split")
+    stage.world.slow_down(slow, 100.0)
+    split, before = machine.plan.effective, kinds(stage).count("move_done")
+    moves(stage, Move(segment, origin, slow, target, "to see"))
+    assert part.cohorts[segment, 0].hosted.done < split - 1, "it has divided already"
+    moved(stage, before + 1)
+    stage.world.slow_down(slow, 1.0)
+    assert slow not in hosts(stage, segment, origin[0])
     stage.finish()
 
 

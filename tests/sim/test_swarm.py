@@ -93,6 +93,7 @@ FOUND_WITH_MODES = {
     11_072_421: "Sites come all the time, so that copies are always under way: there is no plan meanwhile, though all would fit.",
     11_070_287: "A capture that was given up comes late, and is taken for the one that was made then, of the same epoch, in another form.",
     11_068_351: "A run is drained, which closes its last windows, and hears of another driver before it has ended.",
+    11_075_730: "A site that is behind loses a partition to a move before it has divided that partition's state.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
 OFTEN = frozenset({5_003_151, 8_002_409, 9_142_794, 9_144_937, 9_141_730})

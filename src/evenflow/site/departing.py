@@ -127,10 +127,10 @@ class Departing:
         assert not any(set(self.staying(c)).intersection(copy.partitions) for key, c in cohorts.items() if key[0] == copy.segment)
 
     def divides_first(self, plan: Plan) -> bool:
-        """Something here that a plan with other modes would leave out at once takes part in a division to come (E1): what is to get its
-        state would get nothing, or what has its state would divide it without an owner."""
+        """Something here that goes by a plan, at once or when its copy is live, takes part in a division to come (E1): what is to get its
+        state would get nothing, or what has its state would divide it without an owner. The copy may be of another replica, which is ahead."""
         view = self._view
-        leaves = view.leaves_out(view.plan, plan)
+        leaves = {*view.leaves_out(view.plan, plan), *[copy.segment for copy in plan.copies if copy.replaces == view.site]}
         return any(
             view.key_groups(cohort.segment, before.effective) is not cohort.hosted.groups
             for cohort in self._housing.cohorts.values()
