@@ -105,18 +105,23 @@ def test_an_interrupt_that_was_heard_is_raised_once() -> None:
 def interrupted(
     step: Callable[[], Any], *pressed_s: float, number: int = signal.SIGINT, raised: type[BaseException] = KeyboardInterrupt
 ) -> float:
-    """Seconds that a step takes that somebody wants to end, so long after its begin, and once more when that was heard: of two signals that
-    come before Python sees to one it hears one. Nothing is pressed behind its end: whoever runs the tests would hear it."""
+    """Seconds that a step takes that somebody wants to end, so long after it asks the JVM something, and once more when that was heard: of
+    two signals that come before Python sees to one it hears one. Nothing is pressed before or behind it: whoever runs the tests would
+    hear it."""
     before: Any = signal.getsignal(number)
-    heard, over = threading.Semaphore(0), threading.Event()
+    heard, over, main = threading.Semaphore(0), threading.Event(), threading.get_ident()
 
     def handler(*given: Any) -> Any:
         heard.release()
         return before(*given)
 
     def press() -> None:
+        while interrupts._asked_by(sys._current_frames()[main]) is None:
+            if over.wait(0.001):
+                return
+        asked = time.monotonic()
         for after_s in pressed_s:
-            if over.wait(max(0.0, began + after_s - time.monotonic())):
+            if over.wait(max(0.0, asked + after_s - time.monotonic())):
                 return
             os.kill(os.getpid(), number)
             heard.acquire(timeout=30)
@@ -134,6 +139,31 @@ def interrupted(
             presses.join()
         signal.signal(number, before)
     return took_s
+
+
+@pytest.mark.spark
+def test_who_has_heard_it_does_not_hear_it_again(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a program that goes on after KeyboardInterrupt is not interrupted by the same one. Method: what insists on it sees that nobody
+    has heard it, and is so slow that the question is answered meanwhile."""
+    monkeypatch.setattr(interrupts, "ANSWER_S", 0.1)
+    jvm, kill, answered, said = spark.sparkContext._jvm, signal.pthread_kill, threading.Event(), threading.Event()
+
+    def slow(ident: int, number: int) -> None:
+        answered.wait(30)
+        time.sleep(0.3)
+        kill(ident, number)
+        said.set()
+
+    def step() -> None:
+        jvm.java.lang.Thread.sleep(700)
+        answered.set()
+
+    monkeypatch.setattr(signal, "pthread_kill", slow)
+    try:
+        interrupted(step, 0.2)
+        assert said.wait(30)
+    except KeyboardInterrupt:
+        pytest.fail("it was heard twice")
 
 
 @pytest.mark.spark

@@ -32,6 +32,8 @@ ANSWER_S: Final = 1.0
 """For which an answer of the JVM is waited for."""
 
 _noted: list[BaseException] = []
+_insisting: list[BaseException] = []
+_late: list[threading.Timer] = []
 _calls: list[Callable[[], None]] = []
 _watching = 0
 
@@ -63,12 +65,16 @@ def heeded() -> Iterator[None]:
     else:
         heed()
     finally:
-        _watching -= 1
-        for number, (watcher, before) in installed.items():
-            if signal.getsignal(number) is watcher:
-                signal.signal(number, before)
-        if not _watching:
-            _noted.clear()
+        try:
+            if _watching == 1:
+                _end_late()
+        finally:
+            _watching -= 1
+            for number, (watcher, before) in installed.items():
+                if signal.getsignal(number) is watcher:
+                    signal.signal(number, before)
+            if not _watching:
+                _noted.clear()
 
 
 @contextmanager
@@ -100,6 +106,8 @@ def _install() -> dict[int, tuple[Any, Any]]:
 
 def _watcher(before: Callable[[int, FrameType | None], Any]) -> Callable[[int, FrameType | None], None]:
     def note(number: int, frame: FrameType | None) -> None:
+        if _insisting and not _is_noted(_insisting.pop()):
+            return  # It was heard in the moment in which it was said once more.
         try:
             if (getattr(before, "__module__", None) or "").startswith("pyspark"):
                 # Spark's own handler asks the JVM to cancel all jobs, perhaps in the middle of another question to it,
@@ -118,6 +126,7 @@ def _watcher(before: Callable[[int, FrameType | None], Any]) -> Callable[[int, F
                 raise
             late = threading.Timer(ANSWER_S, _insist, (error, number))
             late.daemon = True
+            _late.append(late)
             late.start()
 
     return note
@@ -143,9 +152,23 @@ def _give_up(asked: FrameType) -> None:
         frame = frame.f_back
 
 
+def _is_noted(error: BaseException) -> bool:
+    return any(noted is error for noted in _noted)
+
+
 def _insist(error: BaseException, number: int) -> None:
     """The signal comes once more, unless what it raised has been heard."""
-    if any(noted is error for noted in _noted):
+    if _is_noted(error):
         ident = threading.main_thread().ident
         assert ident is not None
+        _insisting.append(error)
         signal.pthread_kill(ident, number)  # A simulated one would not end what the thread waits for.
+
+
+def _end_late() -> None:
+    """Nobody insists any more: a signal that comes behind the end would be taken for one of the user's."""
+    while _late:
+        late = _late.pop()
+        late.cancel()
+        late.join()
+    _insisting.clear()
