@@ -128,7 +128,7 @@ class Departing:
 
     def divides_first(self, plan: Plan) -> bool:
         """Something here that goes by a plan, at once or when its copy is live, takes part in a division to come (E1): what is to get its
-        state would get nothing, or what has its state would divide it without an owner. The copy may be of another replica, which is ahead."""
+        state would get nothing, or what has its state would divide it without an owner. The copy may be of a replica that is ahead."""
         view = self._view
         leaves = {*view.leaves_out(view.plan, plan), *[copy.segment for copy in plan.copies if copy.replaces == view.site]}
         return any(
