@@ -39,7 +39,6 @@ class OperatorClass(StrEnum):
     """On more than its input: asked twice, it may answer otherwise."""
 
 
-WORST_FIRST: Final = (*reversed(OperatorClass),)
 CHEAPEST_FIRST: Final = (Mode.AMNESIA, Mode.UPSTREAM, Mode.PASSIVE, Mode.PAIRS)
 """By what they cost while nothing fails."""
 

@@ -19,9 +19,6 @@ Words = npt.NDArray[np.int64]
 Nulls = npt.NDArray[np.uint8]
 
 NO_NULLS: Nulls = np.empty(0, np.uint8)
-NAN_WORD = 0x7FF8000000000000
-"""Bits of the one NaN."""
-
 
 _WORDS: Final = frozenset(
     kind.id

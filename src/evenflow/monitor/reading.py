@@ -216,8 +216,6 @@ class RunReading:
     """Grows: (bucket, count) ascending, from an epoch's first row to its sink: see `evenflow.statistics.histogram`."""
     delivered_ppm: int | None
     """Gauge: share of the rows that are delivered, in parts per million. None: nothing is shed."""
-    qos_ppm: int | None
-    """Gauge: quality of service. None: nobody has said what it is."""
     sites: RunSites
     boxes: RunBoxes
     segments: RunSegments

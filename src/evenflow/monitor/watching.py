@@ -320,7 +320,6 @@ def _reading(run: Watched, known: _Known, sites: Sequence[SceneSite], at_us: int
         takeovers=past.kinds["take_over"],
         latency=tuple(sorted(run.latency.items())),
         delivered_ppm=_delivered_ppm(run),
-        qos_ppm=None,
         sites=RunSites(
             rows_in=tuple([part.rows_in for part in parts]),
             rows_out=tuple([part.rows_out for part in parts]),

@@ -71,11 +71,6 @@ class Capturing:
         self.open: Open | None = None
         self._last, self._told = Stored(), Stored()
 
-    @property
-    def stops_at(self) -> int:
-        """The epoch at whose end cohorts are to be looked at; 0 if there is none."""
-        return self.open.epoch if self.open is not None and self.open.owed else 0
-
     def restored(self, cohort: Cohort, event: StateRead) -> None:
         """The cohort has the state of the checkpoint with which the run has begun: the next one has what changes from there on."""
         chains, lineages = dict(self._last.chains), dict(self._last.lineages)

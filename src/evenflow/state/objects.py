@@ -207,7 +207,7 @@ def to_file(table: pa.Table, said: Mapping[str, Any], rest: Rest = _at_once) -> 
     statistics = False if of_bytes else ["key_group"]
     packing = {field.name: "zstd" if of_bytes else "none" if field.name in RANDOM else "lz4" for field in table.schema}
     with pq.ParquetWriter(
-        out, table.schema, compression=packing, use_dictionary=texts, write_statistics=statistics, column_encoding=packed or None
+        out, table.schema, compression=packing, use_dictionary=texts, write_statistics=statistics, column_encoding=packed
     ) as writer:
         for first, stop in _row_groups(table, of_bytes):
             writer.write_table(table.slice(first, stop - first), row_group_size=max(1, stop - first))

@@ -285,11 +285,7 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
             memory_bytes=random.choice([1, 2**28, 2**28]),
             piece_bytes=Random(f"pieces of seed {seed}").choice([1, 1_000, 2**18]),
             user_timeout_s=6.0 if doomed else None,
-            shedding="off"
-            if name != "shed"
-            else Random(f"way of seed {seed}").choice(["lp", "lp", "fit"])
-            if planned_to_shed
-            else "reflex",
+            shedding=draw_shedding(seed) if name == "shed" else "off",
             journal_ms=journal.choice([0, 1.0, 5.0]),
             **memory,
         ),
