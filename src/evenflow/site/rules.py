@@ -227,7 +227,7 @@ def _rules() -> Iterable[Rule[Effects]]:
     yield Rule("O2", SinkTook, always, Effects.give_way, "what a sink has planned to read is kept for it, and holds no room")
     yield Rule("J3", Durable, guards.newer_durable, Effects.open_ends, "a restart would make these epochs again: ends may take them")
     yield Rule("J3", Durable, otherwise, Effects.ignore, "known already: a newcomer may be told twice")
-    yield Rule("V2", PlanProposed, guards.in_time, Effects.promise, "no epoch from the effective one on before commit or abort")
+    yield Rule("V2", PlanProposed, guards.in_time, Effects.promise, "no epoch from it on till the answer; once what leaves is divided")
     yield Rule("V2", PlanProposed, otherwise, Effects.refuse, "the epoch is closed already: name it")
     yield Rule("V2", PlanCommitted, guards.new_plan, Effects.adopt, "the plan acts from its effective epoch on")
     yield Rule("V2", PlanCommitted, otherwise, Effects.ignore, "known already: a plan that was asked for may come twice")
