@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
+from evenflow.coordinator.events import RepartitionRequested
 from evenflow.errors import SourceError
 from evenflow.plan.layout import Layout
 from evenflow.query.planner import layout
@@ -34,11 +35,11 @@ def memory(seed: int, partitions: int, rows: int) -> tuple[Any, dict[int, int]]:
     return ef.sources.memory(parts), dict(sums)
 
 
-def laid_out(source: Any, *, sites: int, **cut: Any) -> Layout:
+def laid_out(source: Any, *, sites: int, max_partitions: int | None = None, **cut: Any) -> Layout:
     flow = ef.Dataflow("cuts")
     rows = flow.source(source, cut="content", **cut)
     rows.group_by("k").agg(n="sum(v)").to(ef.sinks.memory("out"), name="out")
-    return layout(flow.network, sites=sites, partitions=8)
+    return layout(flow.network, sites=sites, partitions=8, max_partitions=max_partitions)
 
 
 def world_of(planned: Layout, *, seed: int = 0, sites: int = 4, replicas: int = 2, **more: Any) -> SimWorld:
@@ -140,6 +141,17 @@ def test_a_silent_partition_holds_epochs_back_and_its_next_row_lets_them_go() ->
     assert sums(world) == {1: 2, 2: 500}
 
 
+def ended_as_one(world: SimWorld, planned: Layout) -> bool:
+    """All replicas have read up to the same row, not the last one, and what came out is of these rows."""
+    rows = {log.taken for site in world.sites for log in site.part.leading.logs.values()}
+    assert len(rows) == 1 and 0 < next(iter(rows)) < 5000
+    wanted = Counter[int]()
+    for (batch,) in planned.sources["memory"].source.per_partition:
+        for key, value in zip(*[column.to_pylist()[: next(iter(rows))] for column in batch.columns], strict=True):
+            wanted[key] += value
+    return sums(world) == dict(wanted)
+
+
 @pytest.mark.parametrize("seed", one_in(3, range(4)))
 def test_a_drained_run_ends_in_one_epoch_everywhere(seed: int) -> None:
     """Replicas have read different rows by then; a plan says which epoch is the last that has any."""
@@ -149,13 +161,38 @@ def test_a_drained_run_ends_in_one_epoch_everywhere(seed: int) -> None:
     world.run_for(0.02 + 0.01 * seed)
     world.stop(drain=True)
     world.run_until_quiet(20.0)
-    rows = {log.taken for site in world.sites for log in site.part.leading.logs.values()}
-    assert len(rows) == 1 and 0 < next(iter(rows)) < 5000
-    wanted = Counter[int]()
-    for (batch,) in planned.sources["memory"].source.per_partition:
-        for key, value in zip(*[column.to_pylist()[: next(iter(rows))] for column in batch.columns], strict=True):
-            wanted[key] += value
-    assert sums(world) == dict(wanted)
+    assert ended_as_one(world, planned)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_that_divides_state_is_drained(seed: int) -> None:
+    """Goal: the last epoch with rows is one that nobody has closed. Method: a plan that comes into force far ahead is committed, and the
+    one that says where the run ends is made at once, when sites have come differently far."""
+    source, _ = memory(seed, 3, 5000)
+    planned = laid_out(source, sites=4, max_partitions=16, width_rows=20)
+    world = world_of(planned, seed=seed, read_rows=20)
+    world.run_for(0.02)
+    keyed = tuple(segment.id for segment in planned.segments if segment.is_keyed(planned))
+    world.driver.coordinate(RepartitionRequested(keyed, 16, 7))
+    world.run_until(lambda: bool(world.coordinator.plan.ranges), 5.0, "the split")
+    world.stop(drain=True)
+    world.run_until_quiet(20.0)
+    assert ended_as_one(world, planned)
+
+
+def test_a_run_is_drained_while_a_restart_makes_its_epochs_again() -> None:
+    """Goal: the last epoch with rows is behind all that were given out."""
+    source, _ = memory(0, 3, 5000)
+    planned = laid_out(source, sites=4, width_rows=20)
+    options = FlowOptions(linger_ms=0.5, heartbeat_ms=20.0, partitions=8)
+    cluster = SimCluster(planned, prepare=lambda world: Checkers(world) and None, sites=4, replicas=2, options=options, read_rows=20)
+    cluster.world.run_until(lambda: cluster.store.standing().durable > 30, 5.0, "durable epochs")
+    cluster.lose_all()
+    world = cluster.restart()
+    world.run_until(lambda: world.coordinator.running, 5.0, "the restart")
+    world.stop(drain=True)
+    world.run_until_quiet(20.0)
+    assert ended_as_one(world, planned)
 
 
 def test_a_source_that_has_lost_its_end_is_named_when_it_is_read_again() -> None:

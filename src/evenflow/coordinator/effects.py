@@ -193,9 +193,9 @@ class RunEffects:
     def _propose_with(self, placement: Placement, copies: tuple[Copy, ...], settings: Settings) -> None:
         assert not self.under_way(), "a plan is proposed while another one, or its copies, are under way"
         self.ahead = self.pace.ahead
-        self.propose_plan(self.with_end(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings)))
+        self.propose_plan(Plan(self.next_number(), self.seen + self.ahead, placement, copies, settings))
 
-    def with_end(self, plan: Plan) -> Plan:
+    def _with_end(self, plan: Plan) -> Plan:
         """Where replicas read for themselves, a drained run ends where a plan says: in its first epoch, which nobody closes before he knows
         of it."""
         wanted = self.draining and self.by_content and not self.plan.settings.ends
@@ -396,8 +396,8 @@ class RunEffects:
 
     def propose_plan(self, plan: Plan) -> None:
         # What has been seen may be old news: a plan never acts from an earlier epoch than the one before it.
-        least = max(self.repartitioning.done_after, self.beginning.first_of(plan, self.plan))
-        plan = replace(plan, effective=max(plan.effective, least))
+        least = max(self.repartitioning.done_after, self.beginning.first_of(self._with_end(plan), self.plan))
+        plan = self._with_end(replace(plan, effective=max(plan.effective, least)))
         self.proposed, self.promised = plan, set()
         self.drop_checkpoint("a plan is proposed")
         self.tell_all(PlanProposed(plan))

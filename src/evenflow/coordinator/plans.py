@@ -73,7 +73,7 @@ def propose_later(run: RunEffects, event: SiteSaid) -> None:
     refused = run.proposed
     run.ahead *= 2
     run.tell_all(PlanAborted(refused.number))
-    run.propose_plan(run.with_end(replace(refused, number=run.next_number(), effective=run.seen + run.ahead)))
+    run.propose_plan(replace(refused, number=run.next_number(), effective=run.seen + run.ahead))
 
 
 def send_plan(run: RunEffects, event: SiteSaid) -> None:
