@@ -9,6 +9,7 @@ import pytest
 
 import evenflow as ef
 from evenflow.availability.choosing import modes_of
+from evenflow.availability.mode import Mode
 from evenflow.coordinator.events import MovesRequested
 from evenflow.errors import AvailabilityError, BoxFailed
 from evenflow.policy.move import Move
@@ -84,6 +85,18 @@ def test_who_answers_moves(replicas: int) -> None:
         moves(play, Move(box, (number,), hosts(play, box, number)[0], target, "to see"))
         moved(play, number + 1)
         assert target in hosts(play, box, number)
+    play.finish()
+
+
+def test_who_answers_stays_when_replicas_are_left_out() -> None:
+    """Goal: each partition is led by who has it. Method: everything changes to one replica while the box is asked."""
+    play = stage(sites=5, replicas=2)
+    play.world.run_for(0.01)
+    request = play.world.set_availability((Mode.AMNESIA,) * len(play.world.layout.segments), 2)
+    play.wait(lambda: request in play.world.answers, "the change")
+    box = box_of(play)
+    for partition in range(play.world.layout.segments[box].partitions):
+        assert hosts(play, box, partition) == (leads(play, box, partition),)
     play.finish()
 
 

@@ -63,7 +63,7 @@ class ModesWanted:
 
     def _resized(self, segment: int, partition: int, sites: tuple[Any, ...], many: int) -> tuple[Any, ...]:
         live = [site for site in sites if site >= 0]
-        if self._layout.segments[segment].kind == "ingress":
+        if self._layout.segments[segment].led:  # Who leads goes on: nobody else would.
             leader = self._view.membership.leaders[segment][partition].site
             live.sort(key=lambda site: site != leader)
         elif live:
