@@ -11,6 +11,7 @@ from typing import Any, Final
 from evenflow.availability.mode import BASED
 from evenflow.coordinator.events import CoordinatorAction, CoordinatorEvent, SiteLost
 from evenflow.errors import PartitionsLost
+from evenflow.stream.ids import SiteId
 from evenflow.swarm.base_checkers import may_begin_again
 from evenflow.swarm.faults import LOOK_US, LOOKS, Faults
 from evenflow.swarm.recurring import Recurring
@@ -63,7 +64,8 @@ class BasedDeaths(Recurring, Observer):
         machine = self.world.coordinator
         if not machine.running or not machine.plan.modes or self.world.driver.paused or not may_begin_again(self.world):
             return None
-        able = sorted(site for site in self._alone() if moment not in ("pasting", "uneven") or getattr(self, f"_{moment}")(site))
+        is_it = {"pasting": self._pasting, "uneven": self._uneven}.get(moment)
+        able = sorted(site for site in self._alone() if is_it is None or is_it(site))
         site = self._random.choice(able) if able else None
         return site if site is not None and site in self._faults.living() and self._faults.may_lose((site,)) else None
 
@@ -79,6 +81,12 @@ class BasedDeaths(Recurring, Observer):
         machine, sites = self.world.coordinator, self.world.sites
         mine = {held.unit.number for held in machine.backing.units.values() if held.site == site}
         return any(kept.busy and unit in mine for other in machine.sites for unit, kept in sites[other].part.imaging.images.items())
+
+    def _uneven(self, site: int) -> bool:
+        units = self.world.coordinator.backing.units
+        here = SiteId(site)
+        bases = [(units.get((arc.producer, here)), units.get((arc.consumer, here))) for arc in self.world.layout.arcs]
+        return any(up is not None and down is not None and up.base > down.base for up, down in bases)
 
     # ------------------------------------------------------------ a death
 

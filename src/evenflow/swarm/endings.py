@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -50,6 +50,7 @@ from evenflow.site.given import EpochsGiven
 from evenflow.site.outcome import Outcome
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import SiteId
+from evenflow.swarm.divisions import divide
 from evenflow.swarm.faults import Faults
 from evenflow.swarm.taken import taken_in
 from evenflow.world.sim.observer import Observer
@@ -104,7 +105,8 @@ class Ending(Observer):
                 self._counts |= {(segment.id, p): of[p] if p < len(of) else 0 for p in range(segment.partitions)}
         self._late = kind == "box" and random.random() < 0.7
         if kind in ("stop", "drain", "sink", "box") and not self._late:
-            world.clock.after(random.randint(1, 2 * until_us), getattr(self, f"_{kind}"))
+            begin = {"stop": self._stop, "drain": self._drain_behind_a_plan, "sink": self._sink, "box": self._box}[kind]
+            world.clock.after(random.randint(1, 2 * until_us), begin)
         elif kind in ("leader_dies", "last_epoch") or (kind == "ingress_moves" and random.random() < 0.5):
             # Some partitions end before the others, so that nobody closes an epoch for their sake any more.
             early = [key for key in self._counts if random.random() < 0.6]
@@ -183,6 +185,22 @@ class Ending(Observer):
     def _drain(self) -> None:
         self.drained = not self.world.ended
         self.world.stop(drain=True)
+
+    def _drain_behind_a_plan(self) -> None:
+        """Where a plan says what the last rows are: perhaps as soon as one divides state, which may act from far ahead on."""
+        world = self.world
+        chance = Random(f"what comes before the drain at {world.clock.now_us}")
+        if world.coordinator.by_content and chance.random() < 0.5:
+            divide(world, chance)
+            self._drain_when_divided(world.coordinator.plan.ranges, LOOKS)
+        else:
+            self._drain()
+
+    def _drain_when_divided(self, before: Any, looks: int) -> None:
+        if looks and not self.world.ended and self.world.coordinator.plan.ranges == before:
+            self.world.clock.after(100, lambda: self._drain_when_divided(before, looks - 1))
+        else:
+            self._drain()
 
     def _sink(self) -> None:
         driver = self.world.driver

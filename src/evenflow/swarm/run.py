@@ -39,6 +39,7 @@ from evenflow.swarm.remodes import Remodes
 from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.scaling import Scaling
 from evenflow.swarm.story import StoryTeller
+from evenflow.swarm.taken import differing
 from evenflow.swarm.verdict import Coverage as Coverage
 from evenflow.swarm.verdict import Verdict as Verdict
 from evenflow.swarm.wishes import Wishes
@@ -162,6 +163,8 @@ def play(
     ending.go_on(drawn.converge_s(world))
     tables = {sink: world.output(sink) for sink in world.released}
     if world.error is None:
+        if not ending.stopped and (complaint := differing(world)):
+            return complaint
         if ending.stopped or (ending.drained and not drawn.case.cut and not ending.all_taken()):
             return drawn.case.judge_part(tables)
         return (drawn.cut(ending.taken()) if ending.drained and drawn.case.cut else drawn.case).judge(tables)
