@@ -63,6 +63,8 @@ class Cohort:
     """By live cohort here: how far this copied cohort was when the live one began its newest epoch. It paces the catching up."""
     turns: Turns | None = None
     """Its partitions that take turns in memory, if any do; `hosted` has the others."""
+    gathers: bool = False
+    """All of its state is wanted in memory before it begins its next epoch (see `Spilling.gather`)."""
     born: int = 0
     """The number of the copy that it has come with, 0 if it was here from the start. No other cohort of the segment here ever has the
     same, so an outcome that comes later says by it whose it is."""

@@ -156,8 +156,8 @@ class Housing:
 
     def note_begun(self, cohort: Cohort) -> None:
         """It begins an epoch."""
+        cohort.gathers = False
         if self.changing:
-            self._spilling.gathering.discard(cohort.key)
             self.look_ahead()
         if self.joining and not cohort.number:
             for other in self.order:

@@ -50,7 +50,6 @@ Answer = Spilled | SpillFailed | Loaded | LoadFailed
 class Spilling:
     """budget: bytes of state that may be in memory, None for all. troubled: the disk took nothing when it was last asked to.
     reads_failed: so often what is being read could not be. relief_us: how long what is too much may wait for moves before it is written.
-    gathering: cohorts all of whose state is wanted in memory (see `gather`).
 
     _over: there was too much in memory when it was last looked; _since_us: since when. _anew: look again as soon as possible. _divided:
     some partitions have taken turns, so that it must be looked after them from now on.
@@ -66,7 +65,6 @@ class Spilling:
         self._under_way: tuple[int, Cohort, Group] | None = None
         self.reads_failed = self.relief_us = 0
         self._since_us: int | None = None
-        self.gathering: set[tuple[int, int]] = set()
         self._rows: dict[int, npt.NDArray[np.int64]] = {}
         self._resident: dict[tuple[int, int], int] = {}
 
@@ -169,7 +167,7 @@ class Spilling:
         able = [
             c
             for key, c in part.cohorts.items()
-            if c.ready and key[1] == 0 and c.segment.kind != "ingress" and self._resident[key] and key not in self.gathering
+            if c.ready and key[1] == 0 and c.segment.kind != "ingress" and self._resident[key] and not c.gathers
         ]
         found = max([c for c in able if not c.hosted.busy], key=lambda cohort: self._resident[cohort.key], default=None)
         if found is None:
@@ -223,7 +221,7 @@ class Spilling:
         """Have all of a cohort's state in memory, whatever the budget, until it begins its next epoch: in that, its partitions are divided
         anew (E1). True when it is. Not while an epoch runs."""
         turns = cohort.turns
-        self.gathering.add(cohort.key)
+        cohort.gathers = True
         if turns is not None and not all(group.ready for group in turns.groups):
             return False
         if turns is not None:
@@ -328,7 +326,7 @@ class Spilling:
         for number, cohort in enumerate(self._part.housing.order):
             rotation = cohort.turns.rotation if cohort.turns is not None else None
             if rotation is None:
-                if cohort.turns is not None and cohort.key in self.gathering:
+                if cohort.turns is not None and cohort.gathers:
                     absent = [group for group in cohort.turns.groups if group.hosted is None]
                     waiting.extend((cohort.hosted.done + 1, number, cohort, group) for group in absent[:1])
                 continue
@@ -384,7 +382,7 @@ class Spilling:
             assert cohort.turns is not None
             rotation = cohort.turns.rotation
             shares = [] if rotation is None else [*rotation.todo, rotation.running]
-            needed = cohort.key in self.gathering or any(share is not None and share.group is group for share in shares)
+            needed = cohort.gathers or any(share is not None and share.group is group for share in shares)
             if group.ready and not needed and not self._leaving(cohort).issuperset(group.partitions):
                 able.append((cohort, group))
         return min(able, key=lambda each: (-each[1].idle, -each[1].memory_bytes, each[0].key, each[1].partitions), default=None)
