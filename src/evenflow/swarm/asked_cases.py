@@ -9,12 +9,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import evenflow as ef
+from evenflow.availability.mode import Mode
 from evenflow.swarm.cases import Case, Complaint, Tables, counts_of, differ, make_rows, rows_of, source, too_much
+from evenflow.swarm.mode_cases import Declared
 
 Asked = Callable[[int, int], Awaitable[int]]
+REMODED_SINCE: Final = 11_090_000
+"""From this seed on their modes change."""
 
 
 def answering(random: Random, failing: float) -> Asked:
@@ -30,8 +34,10 @@ def answering(random: Random, failing: float) -> Asked:
     return answer
 
 
-def asked(random: Random, rows: int) -> Case:
-    """Rows with their answers, those that have none, and totals of the answers, perhaps asked for twice."""
+def asked(random: Random, rows: int, *, remoded: bool = False) -> Case:
+    """Rows with their answers, those that have none, and totals of the answers, perhaps asked for twice. remoded: all may have
+    amnesia for a while."""
+    declared = Declared()
     parts = make_rows(random, random.randint(1, 4), rows, 14)
     failing, twice = random.choice([0.0, 0.1]), random.random() < 0.4
     answers = Random(f"answers {random.random()}")
@@ -54,6 +60,8 @@ def asked(random: Random, rows: int) -> Case:
         return [(k, v, first, second) for _, k, v, first, second in rows_of(tables["rows"])], rows_of(tables["dead"])
 
     def judge(tables: Tables) -> Complaint:
+        if remoded and declared.anything:
+            return judge_part(tables)
         found, dead = outputs(tables)
         if complaint := differ([*[row[:2] for row in found], *[(k, v) for _, k, v, _ in dead]], wanted):
             return complaint
@@ -74,4 +82,5 @@ def asked(random: Random, rows: int) -> Case:
                 return f"answer {first} was given to {(k, v)} and to {of[first]}"
         return None
 
-    return Case(flow, {"in": counts_of(parts)}, judge, judge_part, cut=False)
+    modes = {"*": (Mode.PAIRS, Mode.AMNESIA)} if remoded else {}
+    return Case(flow, {"in": counts_of(parts)}, judge, judge_part, cut=False, watch=declared.watch, modes=modes)

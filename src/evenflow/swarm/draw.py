@@ -11,7 +11,7 @@ from evenflow.coordinator.detector import Patience
 from evenflow.policy.proposal import Parameters
 from evenflow.query.planner import layout
 from evenflow.site.options import FlowOptions
-from evenflow.swarm.asked_cases import asked
+from evenflow.swarm.asked_cases import REMODED_SINCE, asked
 from evenflow.swarm.balancing import draw_balance
 from evenflow.swarm.based_cases import based, deaths, is_based, lasting
 from evenflow.swarm.cases import CASES, Case, Cutting
@@ -227,7 +227,7 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     elif is_view(seed):
         name, case = "views", views(Random(f"rows of seed {seed}"), 60)
     elif is_asked(seed):
-        name, case = "asked", asked(Random(f"rows of seed {seed}"), 100)
+        name, case = "asked", asked(Random(f"rows of seed {seed}"), 100, remoded=modes and seed >= REMODED_SINCE)
     elif name in PUSHED and is_spooled(seed):
         name, case = "spooled", spooled(Random(f"rows of seed {seed}"), 120)
     replicas = random.choice([2, 2, 2, 3] if name in PUSHED else [1, 2, 2, 2, 2, 2, 3, 3])  # What one site has staged is lost with it.
