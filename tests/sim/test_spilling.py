@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.coordinator.events import MovesRequested
 from evenflow.errors import DiskError
 from evenflow.policy.move import Move
 from evenflow.policy.proposal import Parameters
+from evenflow.query.builder import Stream
 from evenflow.query.planner import layout
 from evenflow.site.events import SpillFailed, StateMemoryChanged
 from evenflow.site.options import FlowOptions
 from evenflow.site.spilling import CHECK_US
 from evenflow.site.turns import Turns
+from evenflow.swarm.cases import make_rows, source
 from evenflow.swarm.checkers import Checkers
 from evenflow.swarm.draw import EVERY_CASE
 from evenflow.swarm.run import run_seed
@@ -70,6 +76,41 @@ def test_the_output_is_the_same_with_hardly_any_memory(name: str, budget: int) -
     assert run.judge() is None
     assert run.written() and run.read(), "nothing was ever on disk"
     assert run.most_spilled
+
+
+def of_rows(rows: Stream, mode: str) -> Stream:
+    return rows.agg(n="count(*)", total="sum(v)", mode=mode)
+
+
+def of_totals(rows: Stream, mode: str) -> Stream:
+    return rows.group_by("k").agg(mode=mode, n="count(*)", t="sum(v)").agg(mode=mode, most="max(t)", n="count(*)")
+
+
+def last(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows that are left of a changelog, or those of a table as it was put out last."""
+    if "_change" not in table.column_names:
+        return list(table.to_pylist())
+    left: Counter[tuple[Any, ...]] = Counter()
+    for row in table.to_pylist():
+        change = row.pop("_change")
+        left[tuple(row.items())] += -1 if change in ("delete", "update_before") else 1
+    return [dict(row) for row in left.elements()]
+
+
+@pytest.mark.parametrize(("make", "mode"), [(of_rows, "changelog"), (of_totals, "changelog"), (of_rows, "complete")])
+def test_a_total_without_keys_is_one_row_wherever_its_state_is(make: Callable[[Stream, str], Stream], mode: str) -> None:
+    """Goal: who has no partition while the only one takes turns does not answer at the end that there were no rows."""
+    found = []
+    for budget in (None, 1):
+        flow = ef.Dataflow("totals")
+        make(flow.source(source(make_rows(Random(3), 2, 150, 5), Random(3)), name="in"), mode).to(ef.sinks.memory("out"), name="out")
+        options = FlowOptions(linger_ms=0.5, epoch_rows=20, heartbeat_ms=10.0, state_memory_bytes=budget)
+        world = SimWorld(layout(flow.network, sites=2, partitions=16), sites=2, seed=5, options=options, patience_ms=50.0, **PACE)
+        Checkers(world)
+        world.run_until_quiet(600)
+        assert bool(sum(site.disk.written_bytes for site in world.sites)) == (budget is not None)
+        found.append(last(world.output("out")))
+    assert found[0] == found[1] and len(found[0]) == 1
 
 
 def test_without_a_budget_nothing_is_written() -> None:

@@ -164,7 +164,9 @@ class Turns:
         for share in shares[1:]:
             assert share.group is not None
             share.group.idle = 0 if share.rows else share.group.idle + 1
-        todo = [share for share in shares if share.group is None or share.rows or not timeless]
+        # Who has no partition would answer for all without keys that nothing has come.
+        others = timeless or bool(works[0].hosted.partitions)
+        todo = [share for share in shares if (others if share.group is None else share.rows or not timeless)]
         self.rotation = Rotation(works[0].tick.epoch, len(todo), todo, [[] for _ in works])
 
     # ------------------------------------------------------------ what a cohort asks of its groups
