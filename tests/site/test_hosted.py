@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.plan.layout import Arc, Layout, Port, Segment, Single, Step
+from evenflow.query.planner import layout as plan
 from evenflow.site import hosted as hosted_module
 from evenflow.site.hosted import Hosted, Work
 from evenflow.site.outcome import Outcome
@@ -134,3 +137,19 @@ def test_partitions_that_go_on_together_have_lost_what_either_of_them_has() -> N
         here.lost, joins.lost = mine, theirs
         here.absorb(joins)
         assert here.partitions == (0, 1) and here.lost == (early, late)
+
+
+def test_another_version_goes_on_counting() -> None:
+    """Goal: numbers that only grow do so. Method: the window of a box is another one, and the box is made anew."""
+    flow = ef.Dataflow("late")
+    rows = flow.source(ef.sources.generator(100, 5, rows=10), name="in").with_watermark("ts", "1 second")
+    rows.group_by("key").window("1 second").agg(n="count(*)").to(ef.sinks.discard())
+    planned = plan(flow.network, sites=1, partitions=1)
+    segment = next(each for each in planned.segments if each.kind == "inner")
+    hosted = Hosted.of(segment, planned, (0,))
+    ((at, box),) = hosted.facts.late
+    box.late_rows = 7
+    window = replace(segment.steps[at].params["window"], lateness_us=5)
+    steps = [replace(step, params={**step.params, "window": window}) if n == at else step for n, step in enumerate(segment.steps)]
+    hosted.change(1, replace(segment, steps=tuple(steps)))
+    assert hosted.facts.late[0][1] is not box and hosted.facts.late_rows == {at: 7}

@@ -23,7 +23,7 @@ from evenflow.kernels.digest import add_digests
 from evenflow.kernels.hash import Hashes, table_of_ranges
 from evenflow.operator.catalogue import build
 from evenflow.operator.facts import Facts, together
-from evenflow.operator.operator import Operator, TwoSided
+from evenflow.operator.operator import Failing, Late, Operator, TwoSided
 from evenflow.plan.layout import KEY_GROUPS, Arc, Keyed, Layout, Segment
 from evenflow.site.asked import as_effects, from_effects
 from evenflow.site.event_time import EventTime
@@ -308,17 +308,22 @@ class Hosted:
         self.groups = groups
 
     def change(self, version: int, segment: Segment) -> None:
-        """The boxes of another version from here on: the same ones, of which some do something else (V2). State stays.
+        """The boxes of another version from here on: the same ones, of which some do something else (V2). State stays,
+        and counts go on.
 
         Cost: O(state of the boxes with state that change).
         """
         for at, (before, step) in enumerate(zip(self.segment.steps, segment.steps, strict=True)):
             if step != before:
-                operator = build(step)
+                operator, former = build(step), self.operators[at]
                 for partition in self.partitions:
-                    snapshot = self.operators[at].capture(partition)
+                    snapshot = former.capture(partition)
                     if snapshot is not None:
                         operator.install(partition, snapshot.to_bytes())
+                if isinstance(operator, Late) and isinstance(former, Late):
+                    operator.late_rows = former.late_rows
+                if isinstance(operator, Failing) and isinstance(former, Failing):
+                    operator.keeps, operator.kept = former.keeps, former.kept
                 self.operators[at] = operator
         self.facts, self._event_time, self.rest = Facts.of(self.operators), EventTime.of(self.operators), None
         self.version, self.segment, self.user_code = version, segment, segment.user_code
