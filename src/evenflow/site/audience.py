@@ -33,11 +33,11 @@ class Audience:
         self.closes: tuple[SiteId, ...] = ()
         self.only_acks: tuple[SiteId, ...] = ()
 
-    def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, replicated: bool, stable: Sequence[int]) -> None:
+    def change(self, cohorts: Sequence[Cohort], consumed: Sequence[int], *, stable: Sequence[int]) -> None:
         """Plan or membership are new. cohorts: those here. consumed: the streams that they consume. stable: see `hold`."""
         self.hold(cohorts, stable)
         self._admit(cohorts)
-        self._tell_whom(cohorts, consumed, replicated)
+        self._tell_whom(cohorts, consumed)
         assert self._view.site not in self.closes and self._view.site not in self.only_acks, "nobody speaks to himself"
 
     def _admit(self, cohorts: Sequence[Cohort]) -> None:
@@ -63,7 +63,7 @@ class Audience:
                 again = plan.mode(consumer) in BASED
                 retained.hold(stable[consumer] if again else None)
 
-    def _tell_whom(self, cohorts: Sequence[Cohort], consumed: Sequence[int], replicated: bool) -> None:
+    def _tell_whom(self, cohorts: Sequence[Cohort], consumed: Sequence[int]) -> None:
         view, layout = self._view, self._layout
         ingress = {site for segment in layout.segments if segment.kind == "ingress" for site in view.present(segment.id)}
         producers = {site for stream in consumed for site in view.present(layout.arcs[stream].producer)}
@@ -73,7 +73,7 @@ class Audience:
         self._credit.set_sites(view.active(), sorted(arriving.union(needing)))
         fed = {s for c in cohorts for stream in c.retained for s in view.present(layout.arcs[stream].consumer)}
         self._reading = ingress
-        closes = self._told_of_closes(cohorts, replicated)
+        closes = self._told_of_closes(cohorts)
         newly = sorted(closes.difference(self.closes))
         self.closes = tuple(sorted(closes))
         for peer in newly:
@@ -93,7 +93,12 @@ class Audience:
                     found |= self._reading - consumers
         return found
 
-    def _told_of_closes(self, cohorts: Sequence[Cohort], replicated: bool) -> set[SiteId]:
+    def _is_followed(self) -> bool:
+        """Some partition of a source has followers. Plans with other modes give it some, or take them away."""
+        view, sources = self._view, [segment.id for segment in self._layout.segments if segment.kind == "ingress"]
+        return any(len(view.live(block)) > 1 for segment in sources for block in view.blocks(segment))
+
+    def _told_of_closes(self, cohorts: Sequence[Cohort]) -> set[SiteId]:
         """Other leaders, without those whom this site's frames or records tell."""
         view, layout = self._view, self._layout
         if self.all_read:
@@ -102,7 +107,7 @@ class Audience:
         leaders = {leader.site for _, row in rows for leader in row}
         if view.site not in leaders:
             return set()
-        if replicated:  # Its records tell a member. One that is joining may ask for later ones only.
+        if self._is_followed():  # Its records tell a member. One that is joining may ask for later ones only.
             followed = (
                 set(view.members(segment, partition))
                 for segment, row in rows

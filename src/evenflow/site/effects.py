@@ -120,7 +120,7 @@ class Effects(Fittings):
         self.arriving.begin()
         self.housing.sort()
         self.housing.look_ahead()
-        self.audience.change(self.housing.order, self.housing.consumed, replicated=self.housing.replicated, stable=self.stable)
+        self.audience.change(self.housing.order, self.housing.consumed, stable=self.stable)
         self.acknowledging.change(self.audience.only_acks)
         promoted = self.leading.change()
         if self.started:
