@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import evenflow as ef
@@ -159,3 +160,47 @@ def test_a_change_does_not_ride_on_the_plan_of_a_death(victim: int) -> None:
     whole_again(run)
     assert all(len(set(sites)) == 2 and min(sites) >= 0 for row in run.coordinator.plan.placement for sites in row)
     assert happened(run, "begun_anew")
+
+
+def test_a_source_that_has_ended_hears_what_is_closed_when_it_gets_followers() -> None:
+    """Goal: whoever leads a source that has ended closes what others do, also where a run began without replicas: nothing else says so."""
+    counts = (4_000, 20)
+    parts = [pa.table({"key": [(i * 7 + p) % 50 for i in range(count)], "v": list(range(count))}) for p, count in enumerate(counts)]
+    flow = ef.Dataflow("modes")
+    stream = flow.source(ef.sources.memory([part.to_batches() for part in parts]), name="in")
+    stream.group_by("key").agg(n="count(*)").to(ef.sinks.memory("totals"), name="totals")
+    options = FlowOptions(linger_ms=2.0, heartbeat_ms=20.0, epoch_rows=50)
+    given: Any = {"availability": "amnesia", "options": options, "patience_ms": 0.0, "read_rows": 10, "read_every_us": (500, 1_500)}
+    run = SimWorld(layout(flow.network, sites=3, partitions=4), sites=3, replicas=2, **given)
+    run.run_for(0.02)
+    request = run.set_availability(of_all(run, Mode.PAIRS), 2)
+    run.run_until(lambda: request in run.answers, 5.0, "the change")
+    run.run_until_quiet(20.0)
+    newest = {row["key"]: row["n"] for row in run.output("totals").to_pylist()}
+    assert sum(newest.values()) == sum(counts)
+
+
+def test_replicas_that_were_copied_of_what_nobody_compared_are_not_compared() -> None:
+    """Goal: no box is called another one each time because its copies began to count at different epochs. Method: all had amnesia at
+    first; then two of three replicas die, one after the other."""
+    flow = ef.Dataflow("modes")
+    stream = flow.source(ef.sources.generator(20_000, 50, rows=ROWS, partitions=2).begun(1_000_000), name="in")
+    stream.group_by("key").agg(n="count(*)").to(ef.sinks.memory("totals"), name="totals")
+    run = SimWorld(
+        layout(flow.network, sites=3, partitions=4), sites=3, replicas=3, options=FAST, availability="amnesia", patience_ms=0.0
+    )  # fmt: skip
+    run.run_for(0.03)
+    request = run.set_availability(of_all(run, Mode.PAIRS), 3)
+    run.run_until(lambda: request in run.answers, 5.0, "the change")
+
+    def whole() -> bool:
+        return run.redundancy() == 3 and not run.coordinator.under_way()
+
+    run.run_until(whole, 5.0, "replicas")
+    for victim in (1, 2):
+        run.kill(victim)
+        run.add_site()
+        run.run_until(lambda victim=victim: victim not in run.coordinator.sites and whole(), 5.0, "replicas again")
+    run.run_until_quiet(20.0)
+    newest = {row["key"]: row["n"] for row in run.output("totals").to_pylist()}
+    assert sum(newest.values()) == ROWS

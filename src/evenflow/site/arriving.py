@@ -286,6 +286,8 @@ class Arriving:
         yield from hosted.installing({key: state for key, state in states.items() if key[1] != FRAMES})
         restore_frames(cohort, self._view, facts.get("frames", ()), {at: data for (at, step), data in states.items() if step == FRAMES})
         cohort.state_bytes = size
+        if not facts["digests"]:
+            cohort.digests = np.zeros(0, np.uint64)  # Nobody has compared it so far: what it put out before is not known.
         self._settle(cohort, facts)
 
     def _settle(self, cohort: Cohort, facts: Facts) -> None:

@@ -188,7 +188,9 @@ class Cohort:
         self.logs = dict(sorted({**self.logs, **other.logs}.items()))
         for stream, retained in self.retained.items():
             retained.merge(other.retained[stream])
-        if self.digests.size:
+        if not other.digests.size:
+            self.digests = other.digests
+        elif self.digests.size:
             self.digests[list(rolled)] = other.digests[list(rolled)]
 
     def leave(self, partitions: tuple[int, ...], view: View) -> None:
@@ -209,7 +211,7 @@ class Cohort:
 
     def roll(self, digest: Hashes | None) -> None:
         """One more epoch of output."""
-        if digest is not None:
+        if digest is not None and self.digests.size:
             self.digests *= np.uint64(0x9E3779B185EBCA87)
             self.digests += digest
 
