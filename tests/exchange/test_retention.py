@@ -201,3 +201,20 @@ def test_what_two_cohorts_keep_becomes_one_epoch_each() -> None:
         *sorted([*range(4), *range(6)])
     ]
     assert mine.frame_bytes == sum(pieces.bytes for pieces in both.pieces)
+
+
+def test_what_one_has_let_go_is_not_merged_where_more_would_be_kept_by_now() -> None:
+    """Goal: two cohorts become one when their consumer has just got upstream backup. Method: consumers hold what the live one has made, so
+    it keeps nothing; the copied one comes later, and nobody says so again."""
+    live, copied = Retention(0, [1, 2], 50), Retention(0, [1, 2], 50)
+    for epoch in range(51, 55):
+        live.keep(Kept(epoch, 0, 1, 1, 1))
+    for site in (1, 2):
+        live.hear(site, 53)
+        copied.hear(site, 53)
+    for epoch in range(51, 55):
+        copied.keep(Kept(epoch, 0, 1, 1, 1))
+    for retention in (live, copied):
+        retention.hold(40)
+    live.merge(copied)
+    assert [kept.epoch for kept in live.since(0)] == [54]

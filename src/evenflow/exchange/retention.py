@@ -215,7 +215,9 @@ class Retention:
         """Take over what another cohort, which has produced as much, keeps: its partitions are with this one's from now on."""
         mine = {kept.epoch: kept for kept in self._kept}
         # What came before its floor this one has not made either: nobody asks for it here.
-        settled, self.floor = max(self.released(), self.floor), max(self.floor, other.floor)
+        # What it has let go everybody holds, also where from now on more would be kept than was then (M2).
+        gone = self._kept[0].epoch - 1 if self._kept else self.produced
+        settled, self.floor = max(self.released(), self.floor, gone), max(self.floor, other.floor)
         for theirs in other._kept:
             if theirs.epoch > settled:
                 kept = mine[theirs.epoch]
