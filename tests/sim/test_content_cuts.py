@@ -209,3 +209,28 @@ def test_a_source_that_has_lost_its_end_is_named_when_it_is_read_again() -> None
     cluster.lasting.kept[key] = Kept(behind=12)
     with pytest.raises(SourceError, match="epoch 4, which .* goes from position 12 to 16, and the source has ended there"):
         cluster.world.run_until_quiet(20.0)
+
+
+@pytest.mark.parametrize("hang_ms", [0, 8, 30])
+def test_readers_of_a_slow_source_end_in_the_epoch_of_the_plan(hang_ms: int) -> None:
+    """Goal: all say in the same epoch that the source has ended, wherever they were when they heard of it. Method: most epochs have no
+    row; the run is drained, and one reader hangs then."""
+    source = ef.sources.generator(20, 20, rows=40_000, partitions=1, seed=4)
+    flow = ef.Dataflow("paced")
+    rows = flow.source(source, cut="content", width_ms=1)
+    rows.select("key", "ts").to(ef.sinks.memory("rows"), name="rows")
+    windows = rows.with_watermark("ts", "0 seconds").group_by("key").window("1 second")
+    windows.agg(n="count(*)").to(ef.sinks.memory("out"), name="out")
+    world = world_of(layout(flow.network, sites=4, partitions=8))
+    world.run_for(0.3)
+    world.stop(drain=True)
+    world.run_for(0.002)
+    if hang_ms:
+        world.hang(2)
+        world.run_for(hang_ms / 1000)
+        world.go_on(2)
+    world.run_until_quiet(20.0)
+    found = Counter[int]()
+    for row in world.output("out").to_pylist():
+        found[row["key"]] += row["n"]
+    assert found == Counter(row["key"] for row in world.output("rows").to_pylist())

@@ -58,12 +58,14 @@ class Waiting:
 class ContentQueue(IngressQueue):
     """Waiting rows of one source partition, by epoch. complete: all rows of the epochs up to this one have come. taken_in: the last epoch
     that was closed here. anew: the partition has begun anew behind this one (B4): what comes of epochs before was closed nowhere, and is of
-    the first one here. ended_by: the last epoch that may have rows; those of later ones are not taken in."""
+    the first one here. ended_by: the last epoch that may have rows; those of later ones are not taken in. by_plan: that is what it has
+    ended by, so it is over in that epoch at every reader, and not as soon as nothing waits."""
 
     complete: int = 0
     taken_in: int = 0
     anew: int = -1
     ended_by: int = WHOLE
+    by_plan: bool = False
     _epochs: deque[Waiting] = field(default_factory=deque)
     _numbers: Numbers = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -87,7 +89,7 @@ class ContentQueue(IngressQueue):
                     "reader's promise was wrong: the source cannot be cut by content"
                 )
             if epoch > self.ended_by:
-                self.end_here()
+                self.end_here(by_plan=True)
                 return
             part = batch if rows == batch.num_rows else batch.slice(first, rows)
             if self._epochs and self._epochs[-1].epoch == epoch:
@@ -102,15 +104,16 @@ class ContentQueue(IngressQueue):
 
     def reached(self, epoch: int) -> bool:
         """All rows of the epochs up to this one have come. True if that is news."""
-        if epoch > self.ended_by:
-            self.end_here()
+        if epoch >= self.ended_by:
+            self.end_here(by_plan=True)
         if epoch <= self.complete:
             return False
         self.complete = epoch
         return True
 
-    def end_here(self) -> None:
+    def end_here(self, *, by_plan: bool = False) -> None:
         """No row comes any more; those that have come are of epochs that are closed in their turn."""
+        self.by_plan = self.by_plan or (by_plan and not self.ended)
         self.ended = True
 
     def end_by(self, epoch: int) -> None:
@@ -119,11 +122,11 @@ class ContentQueue(IngressQueue):
         while self._epochs and self._epochs[-1].epoch > self.ended_by:
             self._forget(self._epochs.pop())
         if self.complete >= self.ended_by:
-            self.end_here()
+            self.end_here(by_plan=True)
 
     @property
     def over(self) -> bool:
-        return self.ended and not self._epochs
+        return self.ended and not self._epochs and (not self.by_plan or self.taken_in >= self.ended_by)
 
     @property
     def waiting(self) -> bool:
