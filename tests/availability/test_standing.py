@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 
 from evenflow.availability.entries import (
     FORMAT,
+    WITH_DRAINS,
     WITHOUT_CUTS,
     Begun,
     Completed,
     Content,
     Cut,
+    Drained,
     Ended,
     Entry,
     LeftOut,
@@ -286,6 +288,18 @@ def test_an_entry_without_cuts_is_of_a_later_format_and_comes_back_as_it_was() -
     data = to_bytes(entry)
     assert json.loads(data)["format"] == WITHOUT_CUTS and json.loads(to_bytes(Entry(1, 1, "nonce-1", BEGUN)))["format"] == FORMAT
     assert from_bytes(data, 1).matter == BEHIND and not is_newer(data)
+
+
+def test_a_drained_run_stays_one_in_snapshots_and_for_those_who_go_on() -> None:
+    """Versions before would read on: they do not read such entries."""
+    data = to_bytes(Entry(2, 1, "nonce-1", Drained(3)))
+    assert json.loads(data)["format"] == WITH_DRAINS and from_bytes(data, 2).matter == Drained(3) and not is_newer(data)
+    found = folded(BEHIND, Drained(0), Completed(1, 7, ()))
+    assert found.drained and not folded(BEHIND, Completed(1, 7, ())).drained
+    snapshot = from_bytes(to_bytes(found.snapshot()), found.last)
+    again = Standing()
+    again.add(snapshot)
+    assert again.drained and json.loads(to_bytes(snapshot))["format"] == WITH_DRAINS
 
 
 def test_what_is_durable_is_the_newest_checkpoint() -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import evenflow as ef
 from evenflow.availability.entries import Ended
 from evenflow.availability.mode import Mode
 from evenflow.coordinator.events import RepartitionRequested, StopRequested
 from evenflow.errors import EvenflowError, PartitionsLost, SourceError
 from evenflow.query.planner import layout
+from evenflow.site.events import DrainRequested
 from evenflow.site.options import FlowOptions
 from evenflow.swarm.cases import Case
 from evenflow.swarm.checkers import Checkers
@@ -369,6 +371,59 @@ def test_a_drain_while_it_is_replayed_takes_in_what_was_taken_in_before() -> Non
     after = stage.cluster.store.standing().cuts
     for key, before in cuts.items():
         assert after[key][: len(before)] == before and after[key][-1].ended
+
+
+@pytest.mark.parametrize("all_lost", [True, False])
+def test_a_drain_goes_on_where_its_driver_is_lost(all_lost: bool) -> None:
+    """Goal: each partition of a source ends where it had come to, and none is read to its end. Method: one site hears late that the run is
+    drained; all is lost when some partitions have ended, by what is durable, and others have not."""
+    count, schema = 3_000, pa.schema([("k", pa.int64()), ("v", pa.int64())])
+    flow = ef.Dataflow("half")
+    parts = [[pa.record_batch([[number] * count, [1] * count], schema=schema)] for number in range(3)]
+    flow.source(ef.sources.memory(parts)).group_by("k").agg(n="sum(v)").to(ef.sinks.memory("out"), name="out")
+    given: Any = {
+        "options": FlowOptions(linger_ms=0.5, heartbeat_ms=20.0),
+        "read_rows": 20,
+        "prepare": lambda world: Checkers(world) and None,
+    }
+    cluster = SimCluster(layout(flow.network, sites=4, partitions=8), sites=4, replicas=2, **given)
+    world, store = cluster.world, cluster.store
+    world.run_for(0.03)
+    deliver = world.sites[0].deliver
+
+    def late(event: Any, *more: Any) -> None:
+        if isinstance(event, DrainRequested):
+            world.clock.after(5_000, lambda: deliver(event, *more))
+        else:
+            deliver(event, *more)
+
+    world.sites[0].deliver = late  # type: ignore[method-assign]
+    world.stop(drain=True)
+
+    def ended() -> int:
+        standing = store.standing()
+        return sum(any(cut.ended and cut.epoch <= standing.durable for cut in cuts) for cuts in standing.cuts.values())
+
+    world.run_until(lambda: 0 < ended() < len(parts), 10.0, "some partitions to end")
+    assert store.standing().drained
+    if all_lost:
+        cluster.lose_all()
+    else:
+        cluster.kill_driver()
+    world = cluster.restart()
+    world.run_until_quiet(30.0)
+    taken = {partition: cuts[-1].taken for (_, partition), cuts in store.standing().cuts.items()}
+    assert {row["k"]: row["n"] for row in world.output("out").to_pylist()} == taken and max(taken.values()) < count // 2
+    assert not world.coordinator.exhausted and store.standing().ended is not None
+
+
+def test_a_drain_before_the_sites_are_there_is_journalled() -> None:
+    """Goal: nobody goes on by himself with what a person has ended. Nothing has been taken in, so there is nothing to bring out."""
+    stage = Stage("running", start_us=(20_000, 20_000))
+    assert not stage.world.coordinator.running
+    stage.world.stop(drain=True)
+    stage.world.run_until_quiet(5.0)
+    assert stage.cluster.store.standing().stopped
 
 
 @pytest.mark.parametrize("case", one_in(3, ["running", "windows", "joins"]))

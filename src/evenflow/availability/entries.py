@@ -179,13 +179,21 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
+class Drained:
+    """A person drains the run: neither this generation nor one that follows takes in any more rows than are taken in by then, and some
+    partitions of sources may have ended by that. epoch: the last that is durable."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """What all entries up to that of one checkpoint add up to: it stands for them when they are gone (K8). It has a name of its own beside
     the journal, under that entry's number, and is no entry: it says nothing that those before it do not say.
 
     begun, contents, cuts: as in `Standing`. begins: numbers of all entries with which a generation has begun, ascending; those never go.
     completed: the checkpoint. restored: as in `Standing`, without what it was made of. rows: as in `Standing`, of epochs after the
-    checkpoint's. left_out: as in `Standing`.
+    checkpoint's. left_out, drained: as in `Standing`.
     """
 
     begun: Begun
@@ -196,9 +204,10 @@ class Snapshot:
     restored: Completed | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     left_out: Mapping[Key, LeftOut] = field(default_factory=dict)
+    drained: bool = False
 
 
-Matter = Begun | Logged | Completed | Ended | Stopped | Snapshot
+Matter = Begun | Logged | Completed | Ended | Stopped | Drained | Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +233,11 @@ left out, in 2 rows that are in no table were written whole each time, in 1 ever
 FORMATS: Final = range(1, FORMAT + 1)
 WITHOUT_CUTS: Final = 6
 """Of the entries that say that no cuts are journalled: versions before would miss them, and do not read these."""
+WITH_DRAINS: Final = 7
+"""Of the entries that say that the run is drained: versions before would read on, and do not read these."""
 _KINDS: Final[Mapping[str, type]] = {
-    "begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "stopped": Stopped, "snapshot": Snapshot,
+    "begun": Begun, "logged": Logged, "completed": Completed, "ended": Ended, "stopped": Stopped, "drained": Drained,
+    "snapshot": Snapshot,
 }  # fmt: skip
 
 
@@ -245,13 +257,19 @@ def snapshot_name(number: int) -> str:
 def to_bytes(entry: Entry) -> bytes:
     """One line of JSON, with a digest of all the rest of it."""
     kind = next(name for name, made in _KINDS.items() if type(entry.matter) is made)
-    begun = entry.matter.begun if isinstance(entry.matter, Snapshot) else entry.matter
-    written = WITHOUT_CUTS if isinstance(begun, Begun) and begun.behind is not None else FORMAT
     said = {
-        "format": written, "number": entry.number, "generation": entry.generation, "nonce": entry.nonce, "kind": kind,
+        "format": _format(entry.matter), "number": entry.number, "generation": entry.generation, "nonce": entry.nonce, "kind": kind,
         "matter": _said(entry.matter),
     }  # fmt: skip
     return json.dumps({**said, "digest": digest_of_json(said)}, separators=(",", ":")).encode() + b"\n"
+
+
+def _format(matter: Matter) -> int:
+    """The least that has all that it says."""
+    if isinstance(matter, Drained) or (isinstance(matter, Snapshot) and matter.drained):
+        return WITH_DRAINS
+    begun = matter.begun if isinstance(matter, Snapshot) else matter
+    return WITHOUT_CUTS if isinstance(begun, Begun) and begun.behind is not None else FORMAT
 
 
 def from_bytes(data: bytes, number: int) -> Entry:
@@ -263,8 +281,8 @@ def from_bytes(data: bytes, number: int) -> Entry:
         _refuse(number, f"it is no entry ({type(error).__name__})")
     if not isinstance(digest, str) or digest != digest_of_json(said):
         _refuse(number, "its digest is not that of what it says")
-    if said.get("format") not in (*FORMATS, WITHOUT_CUTS):
-        _refuse(number, f"it is of format {said.get('format')!r}, and this version reads formats {FORMATS.start} to {WITHOUT_CUTS}")
+    if said.get("format") not in (*FORMATS, WITHOUT_CUTS, WITH_DRAINS):
+        _refuse(number, f"it is of format {said.get('format')!r}, and this version reads formats {FORMATS.start} to {WITH_DRAINS}")
     try:
         if said["number"] != number:
             _refuse(number, f"it says that it is entry {said['number']!r}")
@@ -286,7 +304,7 @@ def is_newer(data: bytes) -> bool:
     try:
         said = json.loads(data)
         digest = said.pop("digest")
-        return digest == digest_of_json(said) and type(said["format"]) is int and said["format"] > WITHOUT_CUTS
+        return digest == digest_of_json(said) and type(said["format"]) is int and said["format"] > WITH_DRAINS
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return False
 
@@ -319,7 +337,7 @@ def _said(matter: Matter) -> dict[str, Any]:
                 "generation": matter.generation,
             }  # fmt: skip
             return made | {"lasts": dict(matter.lasts)} if matter.lasts else made
-        case Ended() | Stopped():
+        case Ended() | Stopped() | Drained():
             return {"epoch": matter.epoch}
         case Snapshot():
             snapshot: dict[str, Any] = {
@@ -328,7 +346,8 @@ def _said(matter: Matter) -> dict[str, Any]:
                 "restored": None if matter.restored is None else _said(matter.restored), "rows": dict(matter.rows),
             }  # fmt: skip
             left_out = [[*key, gone.epoch, gone.kept, list(gone.dropped)] for key, gone in matter.left_out.items()]
-            return snapshot | {"left_out": left_out} if left_out else snapshot
+            more = {"left_out": left_out} if left_out else {}
+            return snapshot | more | ({"drained": True} if matter.drained else {})
 
 
 def _said_cuts(cuts: Mapping[Key, Sequence[Cut]]) -> list[Any]:
@@ -365,6 +384,8 @@ def _matter(kind: str, said: Mapping[str, Any]) -> Matter:
         return Ended(as_int(said["epoch"]))
     if kind == "stopped":
         return Stopped(as_int(said["epoch"]))
+    if kind == "drained":
+        return Drained(as_int(said["epoch"]))
     if kind == "snapshot":
         return _snapshot(said)
     raise ValueError(f"kind {kind!r} is unknown")
@@ -392,7 +413,8 @@ def _snapshot(said: Mapping[str, Any]) -> Snapshot:
         for segment, partition, epoch, kept, dropped in said.get("left_out", ())
     }
     begun, completed = _begun(said["begun"]), _completed(said["completed"])
-    return Snapshot(begun, begins, contents, _all_cuts(said["cuts"]), completed, restored, rows, left_out)
+    drained = said.get("drained", False) is True
+    return Snapshot(begun, begins, contents, _all_cuts(said["cuts"]), completed, restored, rows, left_out, drained)
 
 
 def _all_cuts(said: Sequence[Any]) -> dict[Key, tuple[Cut, ...]]:

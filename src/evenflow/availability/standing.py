@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from evenflow.availability.content import Content
 from evenflow.availability.durability import Durability
-from evenflow.availability.entries import Begun, Completed, Cut, Ended, Entry, Key, LeftOut, Logged, Snapshot, Stopped
+from evenflow.availability.entries import Begun, Completed, Cut, Drained, Ended, Entry, Key, LeftOut, Logged, Snapshot, Stopped
 from evenflow.availability.retained import RETAINED
 from evenflow.errors import CheckpointCorrupt, JournalCorrupt
 from evenflow.plan.plan import Newcomers
@@ -20,14 +20,15 @@ class Standing:
     contents: what plans say, by effective epoch, ascending; the first is that of the checkpoint's epoch, or acts from the first one on.
     cuts: of the epochs after the newest checkpoint's, by ingress partition, without gaps. checkpoints: those that are retained, ascending.
     ended: the run is over, and there is nothing to go on with. stopped: a person has stopped it since the newest generation has begun, so
-    nobody goes on by himself. unreadable: (generation, number) of checkpoints that are passed over, since
-    not all of their objects are there: what is after an older one is replayed instead (K9). begins: numbers of all entries with which a
-    generation has begun. restored: the checkpoint that the location was begun with, None if with nothing; only that it was, where entries
-    were collected. rows: objects with rows that cuts named, and the last epoch that does. collected: a snapshot stands for all entries up
-    to this one, 0 if none does: what they said of earlier checkpoints is gone. left_out: rows of sources that were, by ingress partition,
-    in the epochs up to the newest checkpoint's since the location was begun. programs: what versions are kept as, with the epoch from
-    which on each acts, ascending; the first may be that of an epoch before any checkpoint that is there. before: where only checkpoints are
-    journalled, what `contents` were before each of the newest: a generation may pass some over, and its own are of epochs before theirs.
+    nobody goes on by himself. drained: a person has drained the run: who goes on takes in no more rows. unreadable: (generation, number)
+    of checkpoints that are passed over, since not all of their objects are there: what is after an older one is replayed instead (K9).
+    begins: numbers of all entries with which a generation has begun. restored: the checkpoint that the location was begun with, None if
+    with nothing; only that it was, where entries were collected. rows: objects with rows that cuts named, and the last epoch that does.
+    collected: a snapshot stands for all entries up to this one, 0 if none does: what they said of earlier checkpoints is gone. left_out:
+    rows of sources that were, by ingress partition, in the epochs up to the newest checkpoint's since the location was begun. programs:
+    what versions are kept as, with the epoch from which on each acts, ascending; the first may be that of an epoch before any checkpoint
+    that is there. before: where only checkpoints are journalled, what `contents` were before each of the newest: a generation may pass
+    some over, and its own are of epochs before theirs.
     """
 
     begun: Begun | None = None
@@ -44,6 +45,7 @@ class Standing:
     rows: dict[str, int] = field(default_factory=dict)
     collected: int = 0
     stopped: bool = False
+    drained: bool = False
     left_out: dict[Key, LeftOut] = field(default_factory=dict)
     programs: list[tuple[int, str]] = field(default_factory=list)
     before: tuple[tuple[Content, ...], ...] = ()
@@ -124,6 +126,8 @@ class Standing:
                 self.ended = matter
             case Stopped():
                 self.stopped = True
+            case Drained():
+                self.drained = True
         self.last = entry.number
 
     def _begin(self, entry: Entry, begun: Begun) -> None:
@@ -174,7 +178,7 @@ class Standing:
         self.generation, self.nonce, self.last, self.collected = entry.generation, entry.nonce, entry.number, entry.number
         self.contents, self.cuts = list(snapshot.contents), {key: list(cuts) for key, cuts in snapshot.cuts.items()}
         self.checkpoints, self.restored, self.rows = [snapshot.completed], snapshot.restored, dict(snapshot.rows)
-        self.left_out = dict(snapshot.left_out)
+        self.left_out, self.drained = dict(snapshot.left_out), snapshot.drained
         self._note_programs(self.contents)
 
     def _note_programs(self, contents: Iterable[Content]) -> None:
@@ -206,6 +210,7 @@ class Standing:
             None if self.restored is None else replace(self.restored, pieces=()),
             {name: epoch for name, epoch in self.rows.items() if epoch > made.epoch},
             {key: self.left_out[key] for key in self.cuts if key in self.left_out},
+            self.drained,
         )
         return Entry(self.last, self.generation, self.nonce, matter)
 

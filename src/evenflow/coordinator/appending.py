@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from evenflow.availability.entries import Completed, Ended, Stopped, timeless, to_bytes
+from evenflow.availability.entries import Completed, Drained, Ended, Stopped, timeless, to_bytes
 from evenflow.availability.entries import Logged as Entered
 from evenflow.coordinator.checkpoints import ask_journal, note_completed
 from evenflow.coordinator.effects import RunEffects
@@ -53,6 +53,8 @@ def go_on(run: RunEffects, event: Appended) -> None:
     if isinstance(entry.matter, Ended | Stopped):
         run.end(None)
         return
+    if isinstance(entry.matter, Drained):
+        run.drain()
     if isinstance(entry.matter, Entered):
         run.act(*run.replacing.durable(entry.matter.contents))
     if isinstance(entry.matter, Completed):

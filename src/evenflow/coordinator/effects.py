@@ -104,7 +104,8 @@ class RunEffects:
     ) -> None:
         self.layout, self.beginning, self.journal = layout, beginning, journal
         self.view = View(layout, plan, membership, NOBODY, beginning.before(plan))
-        self.over = self.started = self.draining = self.exhausted = False
+        self.over = self.started = self.exhausted = False
+        self.draining = journal is not None and journal.drained
         self.by_content = grid_of(layout) is not None
         self.seen = beginning.epoch
         self.story = Story()
@@ -352,14 +353,21 @@ class RunEffects:
 
     def stop(self, event: StopRequested) -> None:
         journal = self.journal
-        if event.willed and not event.drain and journal is not None and not (journal.leaving or journal.closing):
+        drains = event.drain and (self.running or self.beginning.durable > 0)
+        if event.willed and not drains and journal is not None and not (journal.leaving or journal.closing):
             journal.leaving = True  # Who stands by is to know that nobody has died.
             self.append_next()
             self.wake(STOP_MS, RunPause.STOP)
             return
-        if not event.drain or not (self.running or self.beginning.durable):
+        if not drains:
             self.end(None)
-            return
+        elif journal is None or not journal.precise:  # What is cut anew is read anew, too, and by whoever goes on to its end.
+            self.drain()
+        elif not (journal.drains or journal.drained or journal.closing):
+            journal.drains = True  # Who goes on is to know why some sources have ended.
+            self.append_next()
+
+    def drain(self) -> None:
         self.draining = True
         if self.running:  # Else something was taken in before, and is to come out: sites are told when all are ready.
             self.drain_sources()

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evenflow.availability.content import Content
-from evenflow.availability.entries import Completed, Cut, Ended, Entry, Key, Logged, Matter, Stopped
+from evenflow.availability.entries import Completed, Cut, Drained, Ended, Entry, Key, Logged, Matter, Stopped
 from evenflow.availability.following import Following
 from evenflow.availability.standing import Standing, named_rows
 from evenflow.errors import ProtocolError
@@ -41,7 +41,8 @@ class Journal:
     all. _others: entries of other kinds that wait. retained: checkpoints that were there. until: cuts of later epochs wait, so that no end
     takes these; None: none do.
     rows: objects with rows that cuts name, and the last epoch that does. under_way: the epoch of the checkpoint that has begun and is not
-    whole, None if there is none. leaving: a person stops the run: its last entry says so. stamp: the newest of a cut. _following: what all
+    whole, None if there is none. leaving: a person stops the run: its last entry says so. drains: a person drains it, which the next entry
+    says; drained: one says so. stamp: the newest of a cut. _following: what all
     entries add up to, for snapshots. precise: ends wait for the cuts of their epochs; else none comes, and what is durable is the newest
     checkpoint's epoch.
     """
@@ -68,6 +69,8 @@ class Journal:
     rows: dict[str, int] = field(default_factory=dict)
     under_way: int | None = None
     leaving: bool = False
+    drains: bool = False
+    drained: bool = False
     stamp: int = 0
     precise: bool = True
 
@@ -81,7 +84,7 @@ class Journal:
         journal = Journal(standing.generation, standing.nonce, last, durable, told, in_, standing.contents[-1], following)
         journal.retained = tuple(standing.checkpoints)
         journal.rows = dict(standing.rows)
-        journal.stamp, journal.precise = standing.stamp, standing.precise
+        journal.stamp, journal.precise, journal.drained = standing.stamp, standing.precise, standing.drained
         return journal
 
     # ------------------------------------------------------------ what is to go in
@@ -126,6 +129,10 @@ class Journal:
             return None
         if self.leaving:
             self.open = Entry(self.last + 1, self.generation, self.nonce, Stopped(self.durable))
+            return self.open
+        if self.drains:
+            self.open = Entry(self.last + 1, self.generation, self.nonce, Drained(self.durable))
+            self.drains, self.drained = False, True
             return self.open
         cuts = self._take_cuts()
         if cuts or self._contents:

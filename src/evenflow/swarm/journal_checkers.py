@@ -143,12 +143,13 @@ class JournalCheckers(Observer):
         others = self.world.store.generations > self._generations
         if isinstance(error, Fenced):
             return None if others else f"there is no other driver, and the run ends with {error}"
-        if others and error is None and not stopped and self._cuts:  # Else it was drained before it began, and has nothing to write.
+        if others and error is None and not (stopped or self.standing.stopped):
             return "another driver has taken over, and the run goes on to its end"
         ended = self.standing.ended
         if error is None and not stopped:
             if ended is None:
-                return "the run is over, and its journal does not say so" if self._cuts else None
+                said = self.standing.stopped  # It was drained before anything was taken in.
+                return None if said and not self._cuts else "the run is over, and its journal does not say so"
             if not self.standing.precise:
                 last = self.standing.durable
                 return None if ended.epoch == last else f"the journal ends with epoch {ended.epoch}, and its newest checkpoint is of {last}"
