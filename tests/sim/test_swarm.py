@@ -94,6 +94,7 @@ FOUND_WITH_MODES = {
     11_070_287: "A capture that was given up comes late, and is taken for the one that was made then, of the same epoch, in another form.",
     11_068_351: "A run is drained, which closes its last windows, and hears of another driver before it has ended.",
     11_075_730: "A site that is behind loses a partition to a move before it has divided that partition's state.",
+    11_081_572: "A sink's copy becomes live far behind the site that it is at, which has granted more by then.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
 OFTEN = frozenset({5_003_151, 8_002_409, 9_142_794, 9_144_937, 9_141_730})

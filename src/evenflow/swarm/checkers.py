@@ -17,7 +17,7 @@ from evenflow.plan.layout import Segment
 from evenflow.plan.membership import Membership
 from evenflow.plan.plan import Plan
 from evenflow.site.copying import Stage, may_follow
-from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted, Release
+from evenflow.site.events import Event, Heard, MembershipChanged, PlanCommitted, Release, SinkCommitted, WorkDone
 from evenflow.site.hosted import Work
 from evenflow.site.outcome import Outcome
 from evenflow.stream.epoch import NO_WATERMARK
@@ -62,6 +62,7 @@ class Checkers(Observer):
         self._stored: dict[str, int] = {}
         self._reviving = bool(world.coordinator.beginning.epoch)  # Its state is on its way from the store.
         self._granted = 0
+        self._through: dict[int, int] = {}
         self._stages: dict[tuple[int, int], Stage] = {}
         world.observers = (*world.observers, self)
 
@@ -244,6 +245,8 @@ class Checkers(Observer):
         if not self._member(site):
             return
         self.steps += 1
+        if isinstance(event, WorkDone | SinkCommitted) and part.housing.live:
+            self._through[site.index] = max(self._through.get(site.index, 0), part.finished)
         if isinstance(event, MembershipChanged | PlanCommitted):
             self._check_views(site)
         self._check_copies(site)
@@ -277,7 +280,8 @@ class Checkers(Observer):
         part, window = site.part, self.world.options.window_epochs
         active = [self.world.sites[i] for i in self.world.coordinator.view.active()]
         # Whose death the coordinator has not noticed yet may have become live with its last word.
-        slowest = min([self._finished(other) for other in active if other.alive], default=FOR_EVER)
+        # What it has granted holds, though a copy that has become live there, or its sink, is not so far.
+        slowest = min([max(self._finished(other), self._through.get(other.index, 0)) for other in active if other.alive], default=FOR_EVER)
         granted = window if self._left else 0  # By those who counted before: a replica that has moved cannot take that back.
         if self._reviving:
             # What others have granted meanwhile holds, though what begins again where they are, or its sink, is not so far.
