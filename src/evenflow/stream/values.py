@@ -144,6 +144,12 @@ def _keeps_pair(key: _Keeping | None, item: _Keeping | None, value: Any, made: A
     return (key is None or key(value[0], made[0])) and (item is None or item(value[1], made[1]))
 
 
+def has_floats(kind: pa.DataType) -> bool:
+    """Whether equal values of the type may look different, in a part of it at least: -0.0 equals 0.0."""
+    inner = [kind.field(number).type for number in range(kind.num_fields)]
+    return pa.types.is_floating(kind) or any(map(has_floats, inner))
+
+
 def comparable(value: Any) -> tuple[Any, ...]:
     """A Python value as a tuple that compares as Spark compares the value: null first, NaN last."""
     if value is None:

@@ -71,8 +71,16 @@ def _fold_nested(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *,
             continue
         slot = touched.slots[ordinal]
         held = column[slot]
-        if held is None or (comparable(value) > comparable(held) if greatest else comparable(value) < comparable(held)):
+        if held is None or _before(value, held, greatest=greatest):
             column[slot] = value
+
+
+def _before(value: Any, held: Any, *, greatest: bool) -> bool:
+    """Whether it takes the place of what is held. Of equal ones, that with the lesser zeros stays, whichever came first."""
+    new, old = comparable(value), comparable(held)
+    if new == old:
+        return repr(value) < repr(held)
+    return new > old if greatest else new < old
 
 
 def _fold_known(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, last: bool) -> None:
