@@ -94,9 +94,16 @@ class Audience:
         return found
 
     def _is_followed(self) -> bool:
-        """Some partition of a source has followers. Plans with other modes give it some, or take them away."""
-        view, sources = self._view, [segment.id for segment in self._layout.segments if segment.kind == "ingress"]
-        return any(len(view.live(block)) > 1 for segment in sources for block in view.blocks(segment))
+        """Some partition of a source has followers. Plans with other modes give it some, or take them away. Who is about to move away, and
+        counts as long as the other one does not say that he has taken over, is none."""
+        view = self._view
+        leaving = {(copy.segment, copy.replaces, p) for copy in view.plan.copies if copy.moves for p in copy.partitions}
+        return any(
+            sum((segment.id, site, block.partitions[0]) not in leaving for site in view.live(block)) > 1
+            for segment in self._layout.segments
+            if segment.kind == "ingress"
+            for block in view.blocks(segment.id)
+        )
 
     def _told_of_closes(self, cohorts: Sequence[Cohort]) -> set[SiteId]:
         """Other leaders, without those whom this site's frames or records tell."""
