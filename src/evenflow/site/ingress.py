@@ -331,8 +331,9 @@ class Ingress:
         if queue.dated or cut.dropped:  # What is not dated has been counted as kept when it came.
             self.reflex.count(key, count if queue.dated else 0, cut.dropped)
         self._goes_behind(cut.stamp)
-        if cut.ended:
-            queue.ended = queue.announced = True
+        if cut.ended:  # A drained source has more rows, some of which may be here.
+            queue.end_here()
+            queue.announced = True
         elif self.draining and cut.epoch >= self.beginning.durable:
             queue.end_here()
         flags = cut.batch_done, cut.ended
