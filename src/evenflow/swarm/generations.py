@@ -36,6 +36,7 @@ from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.stale import Stale
 from evenflow.swarm.standbys import StandsBy
 from evenflow.swarm.state_checkers import StateCheckers
+from evenflow.swarm.taken import all_taken
 from evenflow.swarm.wishes import Wishes, ask_checkpoint
 from evenflow.world.sim.cluster import SimCluster
 from evenflow.world.sim.world import SimWorld
@@ -52,6 +53,12 @@ STOOD_BY: Final = 0.4
 """So often a driver stands by."""
 STOPPED: Final = 0.15
 """So often a person stops the first generation."""
+DRAINED: Final = 0.15
+"""So often a person drains the first generation, which is lost soon."""
+DRAINED_SINCE: Final = 11_090_000
+"""From this seed on."""
+DRAINED_US: Final = (100, 1_000, 20_000)
+"""For so long, at most, a drained generation goes on before it is lost."""
 COLLECTED: Final = 0.3
 """So often it is waited until entries are collected, for `PATIENCE` times 20 ms: runs are short for so many checkpoints."""
 PATIENCE: Final = 25
@@ -90,6 +97,10 @@ class Generations:
         others = Random(f"who stands by of seed {drawn.seed}")
         self._standby = StandsBy(self.cluster, others) if others.random() < STOOD_BY else None
         self._stops = others.random() < STOPPED
+        drains = Random(f"whether seed {drawn.seed} is drained")
+        able = drawn.seed >= DRAINED_SINCE and drawn.case.cut and drawn.name not in ("kept", "modes", "spooled")
+        able = able and drawn.store is not None and drawn.store.cuts  # Else what comes behind the last checkpoint comes again.
+        self._drains = drains if able and drains.random() < DRAINED else None
         self._waits = checkpoint_s is not None and (others.random() < COLLECTED or drawn.name == "kept")
 
     def _prepare(self, world: SimWorld) -> None:
@@ -113,6 +124,8 @@ class Generations:
                 if self.cluster.over:
                     return self._judge()
                 continue
+            if self._drains is not None and not world.ended and generation == 0 and self._drain(self._drains):
+                return self._judge()
             if world.error is not None and not self._goes_on(world.error):
                 return self._judge_error(world.error)
             if self._chance.random() < 0.5 and self._survival.survives(world.error, world.driver.machine.kept):
@@ -166,6 +179,14 @@ class Generations:
         self.cluster.lose_all()
         self.struck["stopped"] += 1
         return self._elsewhere(drawn, stood_by=False)
+
+    def _drain(self, random: Random) -> bool:
+        """A person drains the run; the others go on a little. True if it has ended well by that."""
+        world = self.cluster.world
+        world.stop(drain=True)
+        world.run_for(random.randint(0, random.choice(DRAINED_US)) / 1e6)
+        self.struck["drained"] += 1
+        return world.ended and world.error is None
 
     def _to_the_end(self) -> None:
         """Nothing happens to this generation any more."""
@@ -271,7 +292,8 @@ class Generations:
         if world.error is not None and not (self.cluster.over and self._goes_on(world.error)):
             return self._judge_error(world.error)
         assert self._journal is not None
-        found = self._drawn.case.judge({sink: world.output(sink) for sink in world.released})
+        case = self._drawn.cut(all_taken(world)) if self.cluster.store.standing().drained else self._drawn.case
+        found = case.judge({sink: world.output(sink) for sink in world.released})
         return found or self._journal.judge(None, stopped=False)
 
     def _judge_error(self, error: EvenflowError) -> str | None:

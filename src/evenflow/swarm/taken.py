@@ -27,3 +27,8 @@ def taken_in(world: SimWorld, segment: int, partition: int) -> int:
     living = [site for site in members if world.sites[site].alive] or list(members)
     logs = [world.sites[site].part.leading.logs.get((segment, partition)) for site in living[:1] or range(len(world.sites))]
     return max([log.taken for log in logs if log is not None], default=0)
+
+
+def all_taken(world: SimWorld) -> list[int]:
+    """The same of each source partition, in turn."""
+    return [taken_in(world, s.id, partition) for s in world.layout.segments if s.kind == "ingress" for partition in range(s.partitions)]
