@@ -95,7 +95,7 @@ FOUND_WITH_MODES = {
     11_068_351: "A run is drained, which closes its last windows, and hears of another driver before it has ended.",
     11_075_730: "A site that is behind loses a partition to a move before it has divided that partition's state.",
     11_081_572: "A sink's copy becomes live far behind the site that it is at, which has granted more by then.",
-    11_203_339: "A run is lost when it is drained and its sources have ended; rows that they have besides are read with the last epoch again.",
+    11_203_339: "A run is lost when it is drained and its sources have ended; rows that they have besides are read again.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
 OFTEN = frozenset({5_003_151, 8_002_409, 9_142_794, 9_144_937, 9_141_730})
