@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from evenflow.state import held_changes
 from evenflow.stream.epoch import END_OF_STREAM, NO_WATERMARK, Tick
 from evenflow.stream.ipc import batch_from_bytes
 from evenflow.stream.rows import Rows
+from evenflow.stream.values import as_bits
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("x", pa.float64()), ("s", pa.string()), ("id", pa.int64())])
 Row = tuple[Any, ...]
@@ -286,6 +288,26 @@ def test_lists_can_break_ties() -> None:
     rows = rows_of([(1, [2]), (1, None), (1, [1, 5]), (1, [None])], [0] * 4, schema)
     released, _ = order.process(rows, tick(1, NO_WATERMARK, END_OF_STREAM))
     assert released.batch.column(1).to_pylist() == [None, [None], [1, 5], [2]]
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.list_(pa.float64()), pa.struct([("v", pa.float64())])], ids=str)
+def test_equal_values_have_one_order_whatever_order_they_came_in(kind: pa.DataType) -> None:
+    """Zeros of both signs, and NaNs of different bits."""
+    words = np.array([0.0, -0.0, math.nan, -math.nan, 1.0]).view(np.int64)
+    floats = pa.array(words.view(np.float64)).cast(kind if pa.types.is_floating(kind) else pa.float64())
+    values = floats
+    if pa.types.is_list(kind):
+        values = pa.ListArray.from_arrays(pa.array(range(6), pa.int32()), floats)
+    if pa.types.is_struct(kind):
+        values = pa.StructArray.from_arrays([floats], names=["v"])
+    schema = pa.schema([("ts", pa.timestamp("us")), ("v", kind)])
+    found = set()
+    for turn in permutations(range(5)):
+        batch = pa.record_batch([pa.array([1] * 5, pa.timestamp("us")), values.take(pa.array(turn))], schema=schema)
+        released, _ = Order("ts", ("v",), schema).process(Rows(batch, np.zeros(5, np.int32)), tick(1, NO_WATERMARK, END_OF_STREAM))
+        column = as_bits(released.batch.column("v"))
+        found.add(repr(column.to_pylist()))
+    assert len(found) == 1
 
 
 def test_refuses_what_it_cannot_order_by() -> None:

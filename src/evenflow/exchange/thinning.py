@@ -8,8 +8,7 @@ not matter in which order they come. So all replicas leave out the same rows, an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Final, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +19,10 @@ from evenflow.kernels.hash import Hashes, hash_columns
 from evenflow.plan.layout import Thin
 from evenflow.plan.plan import Plan
 from evenflow.stream.rows import Rows
+from evenflow.stream.values import as_bits
 from evenflow.stream.weight import weighed
 
 _GOLDEN, _M1, _M2 = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_WORDS: Final = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,9 @@ class Thinner:
 
     def hashes(self, batch: pa.RecordBatch, partition: npt.NDArray[np.int32], epoch: int) -> Hashes:
         """uint64 (n,), below 2^32: of these rows in an epoch. partition: int32 (n,), the producer partition of each."""
+        # Of equal zeros, which of them goes on must not depend on which came first.
         of_rows = hash_columns(
-            pa.RecordBatch.from_arrays([_exact(batch.column(name)) for name in self.columns], list(self.columns)), self.columns
+            pa.RecordBatch.from_arrays([as_bits(batch.column(name)) for name in self.columns], list(self.columns)), self.columns
         )
         word = _mixed(of_rows + _scaled(self.arc + 1, _M1) + (partition.astype(np.uint64) + np.uint64(1)) * _M2)
         return _mixed(word + (_scaled(epoch, _M2) ^ _occurrence(word) * _GOLDEN)) >> np.uint64(32)
@@ -107,29 +107,6 @@ def _mixed(word: Hashes) -> Hashes:
     word = (word ^ (word >> np.uint64(30))) * _M1
     word = (word ^ (word >> np.uint64(27))) * _M2
     return word ^ (word >> np.uint64(31))
-
-
-def _exact(array: pa.Array) -> pa.Array:
-    """Numbers that are equal and not the same, 0.0 and -0.0, are told apart: which of them goes on must not depend on which came first."""
-    words = _words(array.type)
-    return array if words == array.type else array.view(words)
-
-
-@lru_cache(maxsize=1024)
-def _words(kind: pa.DataType) -> pa.DataType:
-    """The type with whole numbers of the same width in place of floats, however deep they are."""
-    if pa.types.is_floating(kind):
-        return _WORDS[kind.bit_width]
-    if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_words(field.type)) for field in kind])
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_field.with_type(_words(kind.key_type)), kind.item_field.with_type(_words(kind.item_type)))
-    if pa.types.is_fixed_size_list(kind):
-        return pa.list_(kind.value_field.with_type(_words(kind.value_type)), kind.list_size)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        made = pa.list_ if pa.types.is_list(kind) else pa.large_list
-        return made(kind.value_field.with_type(_words(kind.value_type)))
-    return kind
 
 
 def _can_be_hashed(field: pa.Field) -> bool:

@@ -30,7 +30,7 @@ from evenflow.state.held_rows import Captured, Frozen, divide_rows, picked, rows
 from evenflow.stream.arrays import Int64s
 from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.rows import Rows
-from evenflow.stream.values import comparable, has_floats, plain_values
+from evenflow.stream.values import as_bits, comparable, has_floats, plain_values
 
 
 class Order(Shown, Late, Holding, Reaching):
@@ -232,8 +232,8 @@ def event_time(column: pa.Array) -> Int64s:
 
 
 def arrange(batch: pa.RecordBatch, time: Int64s, tie_break: Sequence[str]) -> Int64s | None:
-    """Row numbers in order of (time, tie_break, position), or None if the rows are in that order already. Of equal floats the one that
-    looks less, -0.0, comes first: replicas that get rows as they arrive have one order, too.
+    """Row numbers in order of (time, tie_break, position), or None if the rows are in that order already. Of equal floats that with
+    the least bits, -0.0, comes first: replicas that get rows as they arrive have one order, too.
 
     Only rows that share their time with another are compared by the tie-break.
     """
@@ -250,23 +250,13 @@ def arrange(batch: pa.RecordBatch, time: Int64s, tie_break: Sequence[str]) -> In
     row = place if order is None else order[place]
     some = batch.take(pa.array(row))
     keys: list[Any] = [time[place], *(sort_key(some.column(name)) for name in tie_break)]
-    keys += [_looks(some.column(name)) for name in tie_break if has_floats(some.schema.field(name).type)]
+    keys += [sort_key(as_bits(some.column(name))) for name in tie_break if has_floats(some.schema.field(name).type)]
     names = [str(i) for i in range(len(keys))]
     table = pa.table([pa.array(key) if isinstance(key, np.ndarray) else key for key in keys], names=names)
     ranked = pc.sort_indices(table, sort_keys=[(name, "ascending", "at_start") for name in names]).to_numpy()
     order = np.arange(len(time)) if order is None else order
     order[place] = row[ranked]
     return order
-
-
-def _looks(column: pa.Array) -> Int64s:
-    """int64 (n,) that tells equal values apart that look different, in an order of its own."""
-    if pa.types.is_floating(column.type):
-        value = column.cast(pa.float64()).fill_null(1.0).to_numpy(zero_copy_only=False)
-        return np.where((value == 0) & np.signbit(value), 0, 1)
-    texts = [repr(value) for value in plain_values(column)]
-    rank = {text: i for i, text in enumerate(sorted(set(texts)))}
-    return np.array([rank[text] for text in texts], np.int64)
 
 
 def sort_key(column: pa.Array) -> pa.Array | Int64s:

@@ -13,6 +13,8 @@ import pyarrow as pa
 NOT_OF_TYPE: Final = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
 """What Arrow raises when Python values are not of a type."""
 
+_WORDS: Final = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+
 
 def are_texts(values: Sequence[Any]) -> bool:
     """Whether all are strings that Arrow takes, or None. One with half of a surrogate pair, of a character cut in two, is none: it has
@@ -148,6 +150,30 @@ def has_floats(kind: pa.DataType) -> bool:
     """Whether equal values of the type may look different, in a part of it at least: -0.0 equals 0.0."""
     inner = [kind.field(number).type for number in range(kind.num_fields)]
     return pa.types.is_floating(kind) or any(map(has_floats, inner))
+
+
+def as_bits(array: pa.Array) -> pa.Array:
+    """Values that are equal and not the same, 0.0 and -0.0 or two NaNs, are told apart: floats are the whole numbers that their bits are,
+    however deep they are. -0.0 is before 0.0."""
+    words = _words(array.type)
+    return array if words == array.type else array.view(words)
+
+
+@lru_cache(maxsize=1024)
+def _words(kind: pa.DataType) -> pa.DataType:
+    """The type with whole numbers of the same width in place of floats, however deep they are."""
+    if pa.types.is_floating(kind):
+        return _WORDS[kind.bit_width]
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_words(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field.with_type(_words(kind.key_type)), kind.item_field.with_type(_words(kind.item_type)))
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_words(kind.value_type)), kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        made = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return made(kind.value_field.with_type(_words(kind.value_type)))
+    return kind
 
 
 def comparable(value: Any) -> tuple[Any, ...]:
