@@ -20,7 +20,7 @@ from evenflow.query.user.aggregator import pack
 from evenflow.state.keys import to_objects
 from evenflow.state.pages import Touched
 from evenflow.stream.arrays import Int64s
-from evenflow.stream.values import comparable, plain_values
+from evenflow.stream.values import comparable, has_floats, plain_values
 
 
 def fold_objects(call: AggCall, column: npt.NDArray[np.object_], batch: pa.RecordBatch, touched: Touched) -> None:
@@ -66,20 +66,21 @@ def _fold_extremes(column: npt.NDArray[Any], array: pa.Array, touched: Touched, 
 
 def _fold_nested(column: npt.NDArray[Any], array: pa.Array, touched: Touched, *, greatest: bool) -> None:
     """Structures and lists, which Arrow does not sort: part by part, as Spark compares them."""
+    floats = has_floats(array.type)
     for ordinal, value in zip(touched.ordinals.tolist(), plain_values(array), strict=True):
         if value is None:
             continue
         slot = touched.slots[ordinal]
         held = column[slot]
-        if held is None or _before(value, held, greatest=greatest):
+        if held is None or _before(value, held, greatest=greatest, floats=floats):
             column[slot] = value
 
 
-def _before(value: Any, held: Any, *, greatest: bool) -> bool:
+def _before(value: Any, held: Any, *, greatest: bool, floats: bool) -> bool:
     """Whether it takes the place of what is held. Of equal ones, that with the lesser zeros stays, whichever came first."""
     new, old = comparable(value), comparable(held)
     if new == old:
-        return repr(value) < repr(held)
+        return floats and repr(value) < repr(held)
     return new > old if greatest else new < old
 
 
