@@ -42,9 +42,8 @@ class Journal:
     takes these; None: none do.
     rows: objects with rows that cuts name, and the last epoch that does. under_way: the epoch of the checkpoint that has begun and is not
     whole, None if there is none. leaving: a person stops the run: its last entry says so. drains: a person drains it, which the next entry
-    says; drained: one says so. stamp: the newest of a cut. _following: what all
-    entries add up to, for snapshots. precise: ends wait for the cuts of their epochs; else none comes, and what is durable is the newest
-    checkpoint's epoch.
+    says; drained: one says so. stamp: the newest of a cut. _following: what all entries add up to, for snapshots. precise: ends wait for
+    the cuts of their epochs; else none comes, and what is durable is the newest checkpoint's epoch.
     """
 
     generation: int

@@ -52,7 +52,7 @@ from evenflow.stream.epoch import NO_WATERMARK, Tick
 from evenflow.stream.ids import SiteId
 from evenflow.swarm.divisions import divide
 from evenflow.swarm.faults import Faults
-from evenflow.swarm.taken import taken_in
+from evenflow.swarm.taken import all_taken
 from evenflow.world.sim.observer import Observer
 from evenflow.world.sim.site import SimSite
 from evenflow.world.sim.world import SimWorld
@@ -147,7 +147,7 @@ class Ending(Observer):
 
     def taken(self) -> list[int]:
         """Rows of each source partition that have been taken in."""
-        return [taken_in(self.world, *key) for key in self._counts]
+        return all_taken(self.world)
 
     def expects(self, error: EvenflowError) -> bool:
         """Whether the run was to end with that."""
