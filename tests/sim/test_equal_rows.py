@@ -51,13 +51,18 @@ def least(rows: Stream) -> Stream:
     return rows.select("k", "p").group_by("k").agg(m="min(p)").select("k", text="cast(m.v AS string)")
 
 
+def top(rows: Stream) -> Stream:
+    kept = rows.with_watermark("ts", "1 second").select("k", "p", "ts").group_by("k").window("1 minute").top(1, order_by=["ts"])
+    return kept.select("k", text="cast(p.v AS string)")
+
+
 def part(zero: float) -> pa.RecordBatch:
     time = datetime.datetime(2024, 1, 1)
     columns: list[list[Any]] = [[*KEYS], [zero] * len(KEYS), [{"v": zero}] * len(KEYS), [time] * len(KEYS)]
     return pa.record_batch(columns, schema=SCHEMA)
 
 
-@pytest.mark.parametrize("make", [processed, deduplicated, deduplicated_structures, greatest, least])
+@pytest.mark.parametrize("make", [processed, deduplicated, deduplicated_structures, greatest, least, top])
 def test_the_sign_of_zero_does_not_go_by_what_came_first(make: Callable[[Stream], Stream]) -> None:
     found = []
     for zeros in ((0.0, -0.0), (-0.0, 0.0)):

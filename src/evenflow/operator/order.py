@@ -259,6 +259,11 @@ def arrange(batch: pa.RecordBatch, time: Int64s, tie_break: Sequence[str]) -> In
     return order
 
 
+def exact_keys(column: pa.Array) -> list[pa.Array | Int64s]:
+    """Columns that Arrow sorts as `sort_key`, and of values that are equal in that and look different, -0.0 and 0.0, -0.0 first."""
+    return [sort_key(column), *([sort_key(as_bits(column))] if has_floats(column.type) else [])]
+
+
 def sort_key(column: pa.Array) -> pa.Array | Int64s:
     """A column that Arrow sorts, ascending and nulls first, as Spark sorts `column`: NaN above all, -0.0 equal to 0.0."""
     if pa.types.is_floating(column.type):

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evenflow.kernels.columns import floats_of, integers_of
+from evenflow.kernels.columns import integers_of
 from evenflow.operator.holding import Holding
 from evenflow.operator.operator import Late, Shown
-from evenflow.operator.order import sort_key
+from evenflow.operator.order import exact_keys, sort_key
 from evenflow.operator.totals.windowing import windows_of
 from evenflow.query.aggregates import TimeWindow, top_schema
 from evenflow.state.held_changes import HeldChanges
@@ -117,8 +117,8 @@ class Top(Late, Shown, Holding):
             columns.append(sort_key(rows.batch.column(name)))
             placing.append(("descending", "at_end") if descending else ("ascending", "at_start"))
         for column in rows.batch.columns:
-            columns.append(_exact(column))
-            placing.append(("ascending", "at_start"))
+            columns += exact_keys(column)
+        placing += [("ascending", "at_start")] * (len(columns) - len(placing))
         names = [str(i) for i in range(len(columns))]
         table = pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], names=names)
         sort_keys = [(name, order, nulls) for name, (order, nulls) in zip(names, placing, strict=True)]
@@ -208,12 +208,3 @@ class Top(Late, Shown, Holding):
         held = bytes_by_partition([run for _, run in self._runs], partitions)
         held[np.isin(partitions, list(self._gone))] = 0
         return held
-
-
-def _exact(column: pa.Array) -> pa.Array | Int64s:
-    """A column that Arrow sorts so that only values of equal bits are equal, or whose Python values are."""
-    if not pa.types.is_floating(column.type):
-        return sort_key(column)
-    bits = np.ascontiguousarray(floats_of(column)).view(np.int64)
-    key = np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
-    return pa.array(key, mask=column.is_null().to_numpy(zero_copy_only=False))

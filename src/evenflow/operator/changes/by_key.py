@@ -20,6 +20,7 @@ from evenflow.kernels.links import HOME, LINKS, link, unlink, walk
 from evenflow.kernels.table import EXTRA, HEADER, PAGE
 from evenflow.operator.changes.columns import KeptColumns
 from evenflow.operator.operator import Shown, Timeless
+from evenflow.operator.order import arrange
 from evenflow.operator.tabled import Tabled
 from evenflow.state.keys import identity
 from evenflow.state.page_snapshot import State
@@ -27,6 +28,7 @@ from evenflow.state.pages import PIECE_PAGES, PagedTable
 from evenflow.stream.arrays import Bools, Int64s
 from evenflow.stream.change import taken_back
 from evenflow.stream.rows import Rows
+from evenflow.stream.values import has_floats
 
 TIMES: Final = HEADER
 """Word of a kept row: how often it is there, which may be less than 0 until what was taken back too early comes."""
@@ -73,6 +75,8 @@ class ByKey(Tabled, Timeless, Shown):
 
     def __init__(self, keys: Sequence[str], sides: Sequence[pa.Schema], columns: Sequence[Sequence[str]]) -> None:
         self._keys, self._names = tuple(keys), [list(names) for names in columns]
+        named = [(name, field.type) for names, side in zip(columns, sides, strict=True) for name, field in zip(names, side, strict=True)]
+        self._floats = [*dict.fromkeys(name for name, kind in named if has_floats(kind))]
         self._kept: list[KeptColumns] = []
         types: list[pa.DataType] = []
         for schema in sides:
@@ -101,7 +105,8 @@ class ByKey(Tabled, Timeless, Shown):
             rows.partition, hashes, checks, epoch=epoch, extra=extra.view(np.int64), ops=_ADD, values=signs.reshape(1, -1)
         )
         self._grow()
-        slots, at, new = touched.slots.copy(), touched.rows.copy(), touched.new.copy()
+        slots, new = touched.slots.copy(), touched.new.copy()
+        at = self._chosen(rows.batch, touched.rows, touched.ordinals).copy()
         net = np.bincount(touched.ordinals, weights=signs, minlength=slots.size).astype(np.int64)
         words = self._table.words
         for number, (kept, names) in enumerate(zip(self._kept, self._names, strict=True)):
@@ -119,6 +124,14 @@ class ByKey(Tabled, Timeless, Shown):
         after = words[slots, TIMES].copy()
         self._delta[slots] = net
         return Change(slots, heads[at], after - net, after, side[at], meets[at])
+
+    def _chosen(self, batch: pa.RecordBatch, firsts: Int64s, ordinals: Int64s) -> Int64s:
+        """int64 (n,), the row that is kept of each set of equal ones, where equal floats may look different: not the first, which goes by
+        what came when. firsts: int64 (n,), the first row of each set. ordinals: int64 (rows,), the set of each row."""
+        if not self._floats or firsts.size == ordinals.size:
+            return firsts
+        order = arrange(batch, ordinals, self._floats)
+        return firsts if order is None else order[np.searchsorted(ordinals[order], np.arange(firsts.size))]
 
     def _take_changes(self, rows: Rows, epoch: int) -> Change:
         """`_take` of a changelog: all of one side, of which keys with nulls are keys like others."""
