@@ -109,6 +109,13 @@ def test_sql_reads_fields_wherever_an_expression_stands() -> None:
     assert rows[0] == {"name": "ann", "home": ANN["home"], "sku": "p"}
 
 
+@pytest.mark.parametrize("field", ["who.home.zip", "best.who.home.zip"])
+def test_the_best_rows_keep_a_structure_of_which_a_field_is_read(field: str) -> None:
+    places = "SELECT id, who, row_number() OVER (PARTITION BY who.name ORDER BY id DESC) AS place FROM orders"
+    rows = result(ef.sql(f"SELECT id, {field} AS zip FROM ({places}) best WHERE place <= 1", {"orders": orders()}))
+    assert {row["id"]: row["zip"] for row in rows if row["id"] > 1} == {2: None, 3: 1, 4: None}
+
+
 class Keeping(ef.Processor):
     """The orders of a key so far, in state of every shape."""
 

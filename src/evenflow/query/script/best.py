@@ -197,12 +197,13 @@ def best_rows(lower: Lower, tree: exp.Select, tables: Tables, pending: list[exp.
 
 
 def _named(tree: exp.Select, pending: Sequence[exp.Expr]) -> set[str] | None:
-    """Columns that a query and what is left of its conditions name, in small letters; None: all, there is a star."""
+    """Columns that a query and what is left of its conditions name, in small letters, and what may be one: `p` of `p.v` is a table or a
+    structure. None: all, there is a star."""
     parts = [*tree.expressions, *pending]
     parts += [part for part in (tree.args.get("where"), tree.args.get("group"), tree.args.get("having")) if part is not None]
     if any(part.find(exp.Star) for part in parts):
         return None
-    return {column.name.lower() for part in parts for column in part.find_all(exp.Column)}
+    return {each.name.lower() for part in parts for column in part.find_all(exp.Column) for each in column.parts}
 
 
 def _best(
