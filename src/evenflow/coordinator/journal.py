@@ -124,27 +124,26 @@ class Journal:
 
     def next(self) -> Entry | None:
         """What is to be appended now, if anything is, and nothing else is under way."""
-        if self.open is not None:
-            return None
+        if self.open is None and (matter := self._matter()) is not None:
+            self.open = Entry(self.last + 1, self.generation, self.nonce, matter)
+            return self.open
+        return None
+
+    def _matter(self) -> Matter | None:
+        """What the next entry is about: a stop before all else, then that the run is drained, then cuts and plans, then the rest."""
         if self.leaving:
-            self.open = Entry(self.last + 1, self.generation, self.nonce, Stopped(self.durable))
-            return self.open
+            return Stopped(self.durable)
         if self.drains:
-            self.open = Entry(self.last + 1, self.generation, self.nonce, Drained(self.durable))
             self.drains, self.drained = False, True
-            return self.open
+            return Drained(self.durable)
         cuts = self._take_cuts()
         if cuts or self._contents:
-            matter: Matter = Logged(cuts, tuple(self._contents))
-            self._contents = []
-        elif self._others:
-            matter = self._others.pop(0)
-            if isinstance(matter, Ended):
-                matter = Ended(self.durable)
-        else:
+            contents, self._contents = tuple(self._contents), []
+            return Logged(cuts, contents)
+        if not self._others:
             return None
-        self.open = Entry(self.last + 1, self.generation, self.nonce, matter)
-        return self.open
+        matter = self._others.pop(0)
+        return Ended(self.durable) if isinstance(matter, Ended) else matter
 
     def _take_cuts(self) -> dict[Key, tuple[Cut, ...]]:
         """Those that may go into an entry now; the others stay."""
