@@ -20,10 +20,10 @@ from evenflow.swarm.amnesia_mutations import WORD
 from evenflow.swarm.draw import draw
 from evenflow.swarm.durability_mutations import DURABILITY
 from evenflow.swarm.generations import losses
-from evenflow.swarm.mutations import MUTATIONS, find, planted
+from evenflow.swarm.mutations import MUTATIONS, Mutation, find, planted
 from evenflow.swarm.reach import UNREACHABLE, rows
 from evenflow.swarm.run import run_seed
-from evenflow.swarm.search import Findings, search
+from evenflow.swarm.search import Findings, plant_all, search
 from evenflow.swarm.seldom_mutations import SELDOM
 from evenflow.swarm.showing import able, traits
 from evenflow.swarm.version_mutations import VERSIONS
@@ -256,6 +256,14 @@ def test_bugs_of_modes_are_found(name: str) -> None:
     """By one of a few seeds that can show them, a second each."""
     mutation = next(mutation for mutation in MUTATIONS if mutation.name == name)
     assert find(mutation, range(9_300_000, 9_300_150)) is not None
+
+
+def test_a_bug_that_ends_its_process_is_found() -> None:
+    """Compiled code writes wherever a bug says: one such process is not the end of the search."""
+    ends = Mutation("ends its process", "exchange.retention:Retention.settled", "return min(", "return __import__('os')._exit(7) or min(")
+    found = list(plant_all(range(2), 2, (ends, WORD)))
+    assert found[0] == (ends, (0, "its process ended with exit code 7"))
+    assert [mutation.name for mutation, _ in found] == [ends.name, WORD.name]
 
 
 def test_each_planted_bug_has_a_name_of_its_own() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -226,7 +226,7 @@ MUTATIONS: Final = (
         "a row that comes is in no list",
         "operator.changes.by_key:ByKey._installed",
         "link(np.ascontiguousarray(slots),",
-        "link(np.ascontiguousarray(slots[1:]),",
+        "self._links[slots[:1]] = -1\n    link(np.ascontiguousarray(slots[1:]),",
     ),
     Mutation(
         "ack before holding",
@@ -476,8 +476,9 @@ def _rule_tables() -> list[RuleTable[Any]]:
     return [SITE, COORDINATOR]
 
 
-def find(mutation: Mutation, seeds: range) -> tuple[int, str] | None:
-    """The first seed that finds the bug, and what it says; None if none does. Seeds that cannot show it are not run."""
+def find(mutation: Mutation, seeds: range, begun: Callable[[int], None] = lambda seed: None) -> tuple[int, str] | None:
+    """The first seed that finds the bug, and what it says; None if none does. Seeds that cannot show it are not run. begun: is told of each
+    that is."""
     from evenflow.swarm.regional import run_regional
     from evenflow.swarm.run import run_seed
     from evenflow.swarm.showing import able
@@ -485,6 +486,7 @@ def find(mutation: Mutation, seeds: range) -> tuple[int, str] | None:
     run = run_regional if mutation.regional else run_seed
     with planted(mutation):
         for seed in able(mutation, seeds):
+            begun(seed)
             failure = run(seed).failure
             if failure is not None:
                 return seed, failure

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Final
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from typing import Any, Final, cast
 
 from evenflow.swarm.mutations import MUTATIONS, Mutation, find
 from evenflow.swarm.reach import UNREACHABLE, rows
@@ -14,6 +17,8 @@ from evenflow.swarm.run import Verdict, run_seed
 
 AT_ONCE: Final = 20
 """Seeds that a process is given at a time."""
+_APART: Final = get_context("forkserver")  # Threads start these processes.
+_APART.set_forkserver_preload(["evenflow.swarm.run"])
 
 
 @dataclass
@@ -75,10 +80,38 @@ def _run_all(seeds: Iterable[int]) -> list[Verdict]:
 Killed = tuple[int, str] | None
 
 
-def plant_all(seeds: range, jobs: int = 1) -> Iterator[tuple[Mutation, Killed]]:
-    """Every planted bug with the first of the seeds that finds it, and what it said."""
-    if jobs <= 1:
-        yield from ((mutation, find(mutation, seeds)) for mutation in MUTATIONS)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from zip(MUTATIONS, pool.map(find, MUTATIONS, [seeds] * len(MUTATIONS)), strict=True)
+def plant_all(seeds: range, jobs: int = 1, mutations: Sequence[Mutation] = MUTATIONS) -> Iterator[tuple[Mutation, Killed]]:
+    """Every planted bug with the first of the seeds that finds it, and what it said. Each is run in a process of its own, which it may
+    end: compiled code writes wherever a bug says."""
+    pool = ThreadPoolExecutor(jobs)
+    running: list[ForkServerProcess] = []
+    try:
+        yield from zip(mutations, pool.map(lambda mutation: _find_apart(mutation, seeds, running), mutations), strict=True)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in running:
+            process.kill()
+
+
+def _find_apart(mutation: Mutation, seeds: range, running: list[ForkServerProcess]) -> Killed:
+    heard, said = _APART.Pipe(duplex=False)
+    process = _APART.Process(target=_say, args=(mutation, seeds, said), daemon=True)
+    process.start()
+    running.append(process)
+    said.close()
+    last = seeds.start
+    while True:
+        try:
+            number = heard.recv()
+        except EOFError:
+            process.join()
+            return last, f"its process ended with exit code {process.exitcode}"
+        if not isinstance(number, int):
+            process.join()
+            return cast(Killed, number)
+        last = number
+
+
+def _say(mutation: Mutation, seeds: range, to: Connection) -> None:
+    """Tell of each seed that begins, and at last of what was found."""
+    to.send(find(mutation, seeds, to.send))
