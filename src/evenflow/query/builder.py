@@ -25,7 +25,7 @@ from evenflow.query.draw import to_svg
 from evenflow.query.drawing import Drawing, Handle
 from evenflow.query.duration import duration_us
 from evenflow.query.exploding import draw_exploding, exploding
-from evenflow.query.expression import fields_of, split_alias
+from evenflow.query.expression import fields_of, split_alias, without_stars
 from evenflow.query.following import draw_then
 from evenflow.query.given import Expression, Order, box_name, expressions_of, names_of, selected, spelled, unnamed
 from evenflow.query.handle import HandledStream
@@ -226,7 +226,8 @@ class Stream(CleanedStream):
         made: list[tuple[str, Expression]] = []
         for given in columns[0] if len(columns) == 1 and isinstance(columns[0], list | tuple) else columns:
             made += self._selected(selected(given))
-        made += expressions_of("select", "select", named).items()
+        with naming("select"):
+            made += ((name, without_stars(given, self.schema)) for name, given in expressions_of("select", "select", named).items())
         return draw_exploding(self, made) or draw_over(self, made) or self._then("select", {"columns": tuple(made)})
 
     selectExpr = select
@@ -236,6 +237,8 @@ class Stream(CleanedStream):
         of its letters, as in Spark."""
         given = {} if columns is None else expressions_of(self.flow.free("select"), "with_columns", columns)
         new = {**given, **expressions_of(self.flow.free("select"), "with_columns", named)}
+        with naming(self.flow.free("select")):
+            new = {name: without_stars(expression, self.schema) for name, expression in new.items()}
         check_distinct(self.flow.free("select"), [name.lower() for name in new], "give each column one expression")
         places = {spelled(name, self.columns): name for name in new}
         kept = [(places.pop(column, column), column) for column in self.columns]
@@ -433,9 +436,9 @@ class Stream(CleanedStream):
         if exploding(text) is not None:
             return [("", text)]
         with naming(box):
+            text = without_stars(text, self.schema)
             if text.strip().endswith(".*"):
-                owner = text.strip()[:-2]
-                return [(field, f"{owner}.{quoted(field)}") for field in fields_of(owner, self.schema)]
+                return [(field, f"{text.strip()[:-2]}.{quoted(field)}") for field in fields_of(text.strip()[:-2], self.schema)]
             expression, name = split_alias(text)
         if name is None:
             raise QueryError(f"box {box!r}: the column {text!r} has no name; write '{text} as name'")

@@ -22,10 +22,12 @@ from evenflow.query.sql.depth import SHALLOW, depth_of, room
 from evenflow.query.sql.functions import AGGREGATES, aggregate_named
 from evenflow.query.sql.node import DivideByZero, InvalidValue, spread
 from evenflow.query.sql.parser import parse, to_sql
+from evenflow.query.sql.stars import has_stars, with_columns_for_stars
 from evenflow.query.sql.types import name_of
 from evenflow.query.sql.walker import Walker, resolve
 from evenflow.query.user.calling import Called
 from evenflow.query.user.scope import in_reach, names
+from evenflow.stream.schema import quoted
 
 
 class Compiled:
@@ -113,6 +115,21 @@ def fields_of(text: str, schema: pa.Schema) -> list[str]:
     if not pa.types.is_struct(found):
         raise TypeMismatch(f"{text}.*: {text} is {name_of(found)}, and has no fields")
     return [field.name for field in found]
+
+
+def without_stars(given: Any, schema: pa.Schema) -> Any:
+    """An expression's text with columns in the place of each * that is an argument of a function, and fields in that of `s.*`:
+    `struct(*)`, `hash(s.*)`. What is no text, or has none, is left as it is. Raises as `fields_of`."""
+    if not isinstance(given, str) or "*" not in given or not has_stars(tree := parse(given)):
+        return given
+
+    def columns(star: exp.Expr) -> list[exp.Expr]:
+        if isinstance(star, exp.Star):
+            return [exp.column(name, quoted=True) for name in schema.names]
+        owner = to_sql(star).removesuffix(".*")
+        return [parse(f"{owner}.{quoted(name)}") for name in fields_of(owner, schema)]
+
+    return to_sql(with_columns_for_stars(tree, columns))
 
 
 def parse_aggregate(text: str, schema: pa.Schema) -> tuple[str, str | None, Mapping[str, Any]]:

@@ -22,6 +22,7 @@ from evenflow.query.script.relation import UNSEEN, Relation, Visible, computed, 
 from evenflow.query.script.scalars import of_no_rows
 from evenflow.query.script.sets import by_all
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.titles import title_of
 
 _PARTS: Final = frozenset(
     {"expressions", "from_", "joins", "where", "with_", "kind", "group", "having", "distinct", "order", "limit", "offset"}
@@ -220,7 +221,7 @@ def _with_columns(lower: Lower, relation: Relation, items: Sequence[tuple[str, e
 
 
 def _name_of(item: exp.Expr) -> str:
-    return item.alias_or_name or to_sql(item).replace("`", "")
+    return item.alias_or_name or title_of(item)
 
 
 def _refuse(lower: Lower, where: exp.Expr, what: str, of: str) -> NoReturn:

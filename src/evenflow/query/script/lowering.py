@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
+import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.query.columns import WindowTime
@@ -18,9 +19,10 @@ from evenflow.query.expression import compile_expression
 from evenflow.query.script.grammar import Script
 from evenflow.query.script.relation import Relation, Visible, Windows, is_column, own_column
 from evenflow.query.sql.functions import aggregate_named
-from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.user.scope import aggregate_of, is_known
 from evenflow.stream.change import CHANGE, is_changelog
+from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow
@@ -138,6 +140,7 @@ class Lower(ABC):
         if new_time is None and time is not None and relation.windows is not None:
             new_time = plain.get(relation.windows.end)  # No row comes whose window has passed, as none comes whose time has.
         for name, item in items:
+            item = _without_window_time(item, stream.schema)
             if is_window_time(item):
                 columns.append((name, self._window_time(relation, item)))
                 new_time = name  # What counts at that time goes by it from here on.
@@ -180,6 +183,17 @@ class Lower(ABC):
                 f"{what} would count every state of a running aggregate as a row of its own; "
                 "give the GROUP BY before it a window(...), so that each of its results comes once",
             )
+
+
+def _without_window_time(tree: exp.Expr, schema: pa.Schema) -> exp.Expr:
+    """window_time(window) of a column that a query inside has called so: a pair of start and end. Any other tree as it is."""
+    if not is_window_time(tree) or len(tree.expressions) != 1 or not is_column(tree.expressions[0]):
+        return tree
+    name = tree.expressions[0].name
+    kind = schema.field(name).type if name in schema.names else None
+    if kind is None or not pa.types.is_struct(kind) or [field.name for field in kind] != ["start", "end"]:
+        return tree
+    return parse(f"{quoted(name)}.`end` - INTERVAL '1' MICROSECOND")
 
 
 def is_window_time(tree: exp.Expr) -> TypeGuard[exp.Anonymous]:

@@ -19,6 +19,7 @@ from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggre
 from evenflow.query.script.relation import Relation, is_column
 from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.titles import title_of
 from evenflow.query.sql.types import common, name_of, stringy
 from evenflow.query.user.scope import built_in
 from evenflow.stream.change import CHANGE
@@ -132,7 +133,7 @@ def _title(call: exp.Expr) -> str:
     """What Spark calls the column of an aggregate."""
     if isinstance(call, exp.Alias):
         return str(call.alias)
-    return to_sql(call).replace("`", "").replace("(*)", "(1)").lower()
+    return title_of(call).replace("(*)", "(1)").lower()
 
 
 # ---------------------------------------------------------------- UNPIVOT

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from evenflow.query.script.lowering import Lower, is_aggregate
 from evenflow.query.script.relation import Relation, is_column, own_column
-from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.titles import title_of
 
 HIDDEN: Final = "_qualify"
 """How columns begin that only the condition reads."""
@@ -54,7 +54,7 @@ def named_item(item: exp.Expr) -> exp.Expr:
     """An item of the list with the name that it has without one."""
     if item.is_star or isinstance(item, exp.Alias | exp.Column | exp.Dot):
         return item
-    return exp.alias_(item, to_sql(item).replace("`", ""), quoted=True)
+    return exp.alias_(item, title_of(item), quoted=True)
 
 
 def _shown(items: list[exp.Expr], hidden: list[exp.Alias]) -> list[exp.Expr]:

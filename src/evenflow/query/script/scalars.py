@@ -17,7 +17,7 @@ from evenflow.query.script.join import joined
 from evenflow.query.script.lowering import Lower, Tables, is_aggregate, is_aggregated
 from evenflow.query.script.relation import UNSEEN, Relation
 from evenflow.query.sql.functions import aggregate_named
-from evenflow.query.sql.parser import to_sql
+from evenflow.query.sql.titles import title_of
 
 _PARTS: Final = frozenset({"expressions", "from_", "joins", "where", "with_", "kind"})
 _COUNTS: Final = ("count", "approx_count_distinct")
@@ -32,7 +32,7 @@ def with_scalars(lower: Lower, tree: exp.Select, relation: Relation, pending: li
     grouped = tree.args.get("group") is not None or any(is_aggregated(item) for item in tree.expressions)
     for places in (pending, [] if grouped else tree.expressions):
         for at, given in enumerate(list(places)):
-            said = to_sql(given).replace("`", "") if places is not pending and given.find(exp.Select) else ""
+            said = title_of(given) if places is not pending and given.find(exp.Select) else ""
             place, relation = as_counts(lower, given, relation)
             for query in list(_scalars(place)):
                 relation, value = _joined(lower, relation, query, tables)
@@ -60,8 +60,7 @@ def without_having(tree: exp.Select) -> exp.Select:
     keys = {key.name.lower() for key in (inner.args.get("group") or exp.Group()).expressions if isinstance(key, exp.Column)}
     shown = {item.alias.lower(): item.this for item in inner.expressions if isinstance(item, exp.Alias)}
     items = [
-        item if isinstance(item, exp.Alias | exp.Column) else exp.alias_(item, to_sql(item).replace("`", ""), quoted=True)
-        for item in inner.expressions
+        item if isinstance(item, exp.Alias | exp.Column) else exp.alias_(item, title_of(item), quoted=True) for item in inner.expressions
     ]
     names = [item.alias_or_name for item in items]
     hidden: list[exp.Expr] = []

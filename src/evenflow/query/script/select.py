@@ -41,6 +41,8 @@ from evenflow.query.script.united import united
 from evenflow.query.script.unread import without_unread_maps
 from evenflow.query.script.values import source_of
 from evenflow.query.sql.parser import dotted, to_sql
+from evenflow.query.sql.stars import with_columns_for_stars
+from evenflow.query.sql.titles import title_of
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Stream
@@ -139,11 +141,16 @@ class Lowering(Lower):
             relation = self._from(tree, tables, pending) if found is None else self._left(found, tree, tables, pending)
         relation = with_scalars(self, tree, relation, pending, tables)
         with_aliases(self, tree, relation)
+        tree.set("expressions", [self._spread(relation, item) for item in tree.expressions])
         for clause in ("expressions", "group", "having"):
             given = tree.args.get(clause)
-            tree.set(clause, [relation.dotted(each) for each in given] if isinstance(given, list) else given and relation.dotted(given))
+            if isinstance(given, list):
+                tree.set(clause, [relation.dotted(each) for each in given])
+            elif given:
+                tree.set(clause, relation.dotted(self._spread(relation, given)))
         for condition in pending:
-            relation = self.filtered(relation, of_windows(self, relation, relation.dotted(condition)))
+            condition = relation.dotted(self._spread(relation, condition))
+            relation = self.filtered(relation, of_windows(self, relation, condition))
         relation = with_windows(self, tree, relation)
         tree, relation = without_generator(self, tree, relation)
         items = self.items(tree, relation)
@@ -237,19 +244,8 @@ class Lowering(Lower):
         """Names and expressions of the list of columns, * written out. Without a name it is called as it is written."""
         made: list[Item] = []
         for item in tree.expressions:
-            star = item if isinstance(item, exp.Star) else item.this if isinstance(item, exp.Column) else None
-            if isinstance(star, exp.Star):
-                if star.args.get("replace") or star.args.get("rename"):
-                    self.script.fail(item, "* REPLACE and * RENAME are not available; list the columns")
-                table = item.table if isinstance(item, exp.Column) else ""
-                shown = relation.expanded(table)
-                if not shown and (fields := self._fields(relation, item)):
-                    made += fields
-                    continue
-                if not shown:
-                    self.script.fail(item, f"there is no table {table!r} in FROM")
-                shown = self._without(shown, star.args.get("except_") or ())
-                made += [(v.name, exp.column(v.name, table=v.table or None, quoted=True)) for v in shown]
+            if item.is_star:
+                made += self._starred(relation, item)
             elif isinstance(item, exp.Alias):
                 made.append((item.alias, item.this))
             elif is_column(item):
@@ -257,12 +253,30 @@ class Lowering(Lower):
             elif isinstance(item, exp.Dot) and isinstance(item.expression, exp.Identifier):
                 made.append((item.expression.name, item))
             else:
-                made.append((to_sql(item).replace("`", ""), item))
+                made.append((title_of(item), item))
         names = [name.lower() for name, _ in made]
         for at, (name, item) in enumerate(made):
             if name.lower() in names[:at]:
                 self.script.fail(item, f"two columns are called {name!r}; rename one with AS")
         return made
+
+    def _starred(self, relation: Relation, item: exp.Expr) -> list[Item]:
+        """What * or t.* stands for."""
+        star = item.this if isinstance(item, exp.Column) else item
+        if star.args.get("replace") or star.args.get("rename"):
+            self.script.fail(item, "* REPLACE and * RENAME are not available; list the columns")
+        table = item.table if isinstance(item, exp.Column) else ""
+        shown = relation.expanded(table)
+        if not shown and isinstance(item, exp.Column) and (fields := self._fields(relation, item)):
+            return fields
+        if not shown:
+            self.script.fail(item, f"there is no table {table!r} in FROM")
+        shown = self._without(shown, star.args.get("except_") or ())
+        return [(v.name, exp.column(v.name, table=v.table or None, quoted=True)) for v in shown]
+
+    def _spread(self, relation: Relation, tree: exp.Expr) -> exp.Expr:
+        """The expression with columns in the place of the stars that are arguments."""
+        return with_columns_for_stars(tree, lambda star: [value for _, value in self._starred(relation, star)])
 
     def _without(self, shown: Sequence[Visible], left_out: Sequence[exp.Expr]) -> list[Visible]:
         """What * EXCEPT (...) stands for."""

@@ -37,8 +37,8 @@ COMPOSED: Final[Mapping[str, tuple[int, str]]] = {
     "var_samp": (1, "(stddev({0}) * stddev({0}))"),
     "var_pop": (1, _POP),
     "stddev_pop": (1, f"sqrt({_POP})"),
-    "max_by": (2, "max(CASE WHEN {1} IS NOT NULL THEN named_struct('by', {1}, 'value', {0}) END).value"),
-    "min_by": (2, "min(CASE WHEN {1} IS NOT NULL THEN named_struct('by', {1}, 'value', {0}) END).value"),
+    "max_by": (2, "(max(CASE WHEN {1} IS NOT NULL THEN named_struct('by', {1}, 'value', {0}) END).value)"),
+    "min_by": (2, "(min(CASE WHEN {1} IS NOT NULL THEN named_struct('by', {1}, 'value', {0}) END).value)"),
     "collect_set": (1, "array_distinct(collect_list({0}))"),
     "skewness": (1, f"_skewness({_LIST})"),
     "kurtosis": (1, f"_kurtosis({_LIST})"),
@@ -111,15 +111,17 @@ WITH_NULLS: Final[Mapping[str, str]] = {"collect_list": _ALL, "array_agg": _ALL,
 Read = Callable[[str], exp.Expr]
 GIVEN: Final = "given"
 """Where a composed call has its name and what it was given, for WITHIN GROUP behind it."""
+WRITTEN: Final = "written"
+"""Where it has the call as it was written."""
 
 
 def calls(read: Read) -> dict[str, Callable[[Sequence[exp.Expr]], exp.Expr]]:
     """What the parser makes of calls of these names. read: parses an expression."""
     made = {name.upper(): _call(name, read) for name in {**COMPOSED, **OF_DISTINCT, **WITHIN, **dict.fromkeys(in_order.NAMES)}}
-    return {**made, "COUNT": _count}
+    return {**made, "COUNT": count_call}
 
 
-def _count(given: Sequence[exp.Expr]) -> exp.Expr:
+def count_call(given: Sequence[exp.Expr]) -> exp.Expr:
     """count(x, y): of the rows in which none is null."""
     if len(given) < 2 or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
         return exp.Anonymous(this="count", expressions=list(given))
@@ -147,7 +149,7 @@ def _call(name: str, read: Read) -> Callable[[Sequence[exp.Expr]], exp.Expr]:
         if text is None or any(isinstance(each, exp.Distinct | exp.Star) for each in given):
             return plain
         found = filled(text, given, read)
-        found.meta[GIVEN] = plain.meta[GIVEN]
+        found.meta[GIVEN], found.meta[WRITTEN] = plain.meta[GIVEN], plain
         return found
 
     return build
@@ -197,7 +199,7 @@ def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:
     order = tree.expression.expressions
     if name in _LISTED and not is_known(name):
         made = in_order.ordered(name, given, order, read)
-        return tree if made is None else _of(name, given, made)
+        return tree if made is None else _within(tree, name, given, made)
     if name not in WITHIN or is_known(name) or len(order) != 1 or any(isinstance(each, exp.Distinct) for each in given):
         return tree
     key = order[0].this if isinstance(order[0], exp.Ordered) else order[0]
@@ -205,7 +207,14 @@ def within_group(tree: exp.WithinGroup, read: Read) -> exp.Expr:
     count, text = WITHIN[name]
     if len(given) + 1 != count:
         return tree
-    return _of(name, [*given, key], filled(text, [*given, key, ascends], read))
+    return _within(tree, name, [*given, key], filled(text, [*given, key, ascends], read))
+
+
+def _within(tree: exp.WithinGroup, name: str, given: Sequence[exp.Expr], made: exp.Expr) -> exp.Expr:
+    """What was made of a call with WITHIN GROUP, which says so."""
+    call = tree.this.meta.get(WRITTEN, tree.this)
+    made.meta[WRITTEN] = exp.WithinGroup(this=call.copy(), expression=tree.expression.copy())
+    return _of(name, given, made)
 
 
 def _of(name: str, given: Sequence[exp.Expr], made: exp.Expr) -> exp.Expr:
