@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import evenflow as ef
-from evenflow.errors import QueryError, TypeMismatch, UnknownColumn
+from evenflow.errors import ExpressionError, QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.aggregates import OwnSessions, SessionWindow
 from evenflow.query.planner import layout
 from evenflow.query.sql.gaps import span_of_text
@@ -47,6 +47,20 @@ def test_a_session_puts_its_bounds_behind_the_keys(rows: ef.Stream) -> None:
     per_hour = out.group_by("src").window("1 hour").agg(sessions="count(*)")
     assert per_hour.columns == ["src", "window_start", "window_end", "sessions"]
     assert rows.group_by().session(timedelta(seconds=1)).agg(last="last(length)").box.params["order"] == "event_time"
+
+
+@pytest.mark.parametrize("name", ["window", "session_window"])
+def test_bounds_may_be_written_as_fields_as_in_spark(rows: ef.Stream, name: str) -> None:
+    out = rows.group_by("src").window("1 minute").agg(n="count(*)")
+    fields = out.select("src", f"{name}.start", f"{name}.END as ends", "n")
+    assert fields.columns == ["src", "start", "ends", "n"]
+    assert out.select("src", f"{name}.end as window_end").event_time == "window_end", "it is the column itself"
+    pair = out.where(f"{name}.start >= '2024-01-01'").select(name, json=f"to_json({name})")
+    assert str(pair.schema.field(name).type) == "struct<start: timestamp[us], end: timestamp[us]>"
+    with pytest.raises(QueryError, match="has no field 'middle'; its fields are start, end"):
+        out.select(f"{name}.middle")
+    with pytest.raises(ExpressionError, match="there is no column 'window' that has fields"):
+        rows.select("window.start")
 
 
 def test_a_gap_computed_from_the_row_is_each_rows_own_end(rows: ef.Stream) -> None:

@@ -443,6 +443,9 @@ class Stream(CleanedStream):
         if name is None:
             raise QueryError(f"box {box!r}: the column {text!r} has no name; write '{text} as name'")
         bare = expression[1:-1] if expression.startswith("`") else expression
+        owner, _, edge = bare.lower().partition(".")
+        if owner in ("window", "session_window") and edge in ("start", "end") and owner not in map(str.lower, self.columns):
+            bare = f"window_{edge}"  # The column itself, so that event time goes on with it.
         return [(name, bare if bare in self.columns else expression)]
 
 

@@ -25,7 +25,7 @@ from evenflow.query.sql.parser import render, span_of, struct_call
 from evenflow.query.sql.type_texts import type_of
 from evenflow.query.sql.types import BINARY, DOUBLE, INT, INTERVAL, LONG, NULL, STRING, bounds, common, name_of
 from evenflow.query.user.calling import Called
-from evenflow.query.user.scope import aggregate_of, called_by, called_name
+from evenflow.query.user.scope import aggregate_of, built_in, called_by, called_name
 from evenflow.stream.schema import VARIANT
 
 MAX_DIGITS: Final = 38
@@ -84,6 +84,9 @@ class Walker:
     def column(self, tree: exp.Column) -> Node:
         if tree.table:
             return self._of_structure(tree)
+        if (bounds := self._bounds(tree.name)) is not None:
+            edges = [part for edge, column in bounds.items() for part in (exp.Literal.string(edge), exp.column(column, quoted=True))]
+            return self.node(exp.Anonymous(this=built_in("named_struct"), expressions=edges))
         name = resolve(tree.name, self.schema)
         self.used[name] = None
         found = self.schema.field(name).type
@@ -92,13 +95,21 @@ class Walker:
             return Node(plain, lambda batch: batch.column(name).cast(STRING))
         return Node(found, lambda batch: batch.column(name))
 
+    def _bounds(self, name: str) -> dict[str, str] | None:
+        """The columns of start and end of `window`, or `session_window`, which are two columns where the builder has made the groups."""
+        names = self.schema.names
+        edges = {edge: f"window_{edge}" for edge in ("start", "end")}
+        made = name.lower() in ("window", "session_window") and {*edges.values()} <= {*names} and name.lower() not in map(str.lower, names)
+        return edges if made else None
+
     def _of_structure(self, tree: exp.Column) -> Node:
         """`a.b.c`: the parser takes the names in front for those of a table, and here they are a column and its fields."""
         owner, *fields = [part.name for part in tree.parts]
-        if owner.lower() not in (name.lower() for name in self.schema.names):
-            bound = f"{owner}_{tree.name}"  # Of a window that the builder has made: window.start.
+        if (bounds := self._bounds(owner)) is not None and len(fields) == 1 and fields[0].lower() in bounds:
+            return self.node(exp.column(bounds[fields[0].lower()], quoted=True))
+        if bounds is None and owner.lower() not in (name.lower() for name in self.schema.names):
             raise ExpressionError(f"{render(tree)!r}: there is no column {owner!r} that has fields, and columns have no qualifier here; "
-                                  f"write `{bound if bound in self.schema.names else tree.name}`")  # fmt: skip
+                                  f"write `{tree.name}`")  # fmt: skip
         node = self.node(exp.column(owner, quoted=True))
         for name in fields:
             found = nested.field_of(node, name)
