@@ -77,15 +77,56 @@ def test_rows_of_arrays_stand_among_the_joins(of: str) -> None:
     assert [row["tag"] for row in run(f"SELECT tag FROM bid {outer} WHERE item = 'b'")] == [None, None]
 
 
+GROUPS = "SELECT window.start AS b, window.end AS e, item, sum(price) AS s FROM bid GROUP BY {}, item"
+BOUNDS = "SELECT window_start AS b, window_end AS e, item, sum(price) AS s FROM {} GROUP BY window_start, window_end, item"
+CALLS = "SELECT {0}_START{1} AS b, {0}_END{1} AS e, item, sum(price) AS s FROM bid GROUP BY item, {0}{1}"
+
+
+@pytest.mark.parametrize(
+    ("text", "window"),
+    [
+        (BOUNDS.format("TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' SECONDS))"), "window(ts, '2 seconds')"),
+        (BOUNDS.format("TUMBLE(bid, ts, INTERVAL '2 SECONDS') x").replace("window_start,", "x.window_start,"), "window(ts, '2 seconds')"),
+        (BOUNDS.format("TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '4' SECONDS, INTERVAL '1' SECOND))"),
+         "window(ts, '4 seconds', '4 seconds', '1 second')"),
+        (BOUNDS.format("HOP(bid, ts, INTERVAL '2' SECONDS, INTERVAL '4' SECONDS)"), "window(ts, '4 seconds', '2 seconds')"),
+        (CALLS.format("TUMBLE", "(ts, INTERVAL '2' SECONDS)"), "window(ts, '2 seconds')"),
+        (CALLS.format("HOP", "(ts, INTERVAL '2' SECONDS, INTERVAL '4' SECONDS)"), "window(ts, '4 seconds', '2 seconds')"),
+    ],
+)  # fmt: skip
+def test_windows_of_tables_are_windows_that_come_once(text: str, window: str) -> None:
+    """As Flink and RisingWave write them."""
+    stream = lowered(text)
+    assert any(box.params.get("window") is not None for box in stream.flow.network.boxes), "it is no running aggregate"
+    key = lambda row: (row["b"], row["item"])  # noqa: E731
+    assert sorted(run(text), key=key) == sorted(run(GROUPS.format(window)), key=key)
+
+
+def test_rows_have_the_bounds_of_their_windows() -> None:
+    rows = run(
+        "SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '4' SECONDS)) WHERE window_end > TIMESTAMP '2026-01-01 12:00:04'"
+    )
+    assert [(row["item"], row["window_start"]) for row in rows] == [(item, NOON + timedelta(seconds=4)) for item in "ac"]
+    both = run("SELECT l.item, r.price FROM TUMBLE(bid, ts, INTERVAL '2' SECONDS) l JOIN TUMBLE(bid, ts, INTERVAL '2' SECONDS) r "
+               "ON l.window_start = r.window_start AND l.window_end = r.window_end AND l.price < r.price")  # fmt: skip
+    assert sorted((row["item"], row["price"]) for row in both) == [("a", 7), ("a", 9), ("b", 5)]
+
+
+def test_the_best_rows_of_windows_of_tables() -> None:
+    inner = BOUNDS.format("TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '4' SECONDS))").replace(" AS b", "").replace(" AS e", "")
+    places = f"SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY s DESC) AS place FROM ({inner})"
+    assert [(row["item"], row["s"]) for row in run(f"SELECT * FROM ({places}) WHERE place <= 1")] == [("b", 11), ("c", 7)]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts), INTERVAL '10' MINUTES))", r"column 15: .*TUMBLE.*; write GROUP"),
+        ("SELECT * FROM TABLE(TUMBLE(TABLE bid, DESCRIPTOR(ts)))", r"column 15: .*TUMBLE.*; write GROUP"),
         ("SELECT * FROM TABLE(TUMBLE(DATA => TABLE bid, TIMECOL => DESCRIPTOR(ts), SIZE => INTERVAL '1' MINUTE))", "write GROUP BY window"),
-        ("SELECT * FROM HOP(bid, ts, INTERVAL '1 MINUTE', INTERVAL '2 MINUTES')", r"HOP.* is no stream; write GROUP BY window"),
+        ("SELECT * FROM HOP(bid, ts, INTERVAL '1 MINUTE')", r"HOP.* is no stream; write GROUP BY window"),
         ("SELECT * FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '1' HOUR))", "windows of its step"),
         ("SELECT * FROM TABLE(SESSION(TABLE bid PARTITION BY item, DESCRIPTOR(ts), INTERVAL '2' MINUTES))", "write GROUP BY session"),
-        ("SELECT item, sum(price) AS s FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' DAY), item", "'tumble'; write GROUP BY window"),
+        ("SELECT item, sum(price) AS s FROM bid GROUP BY TUMBLE(ts), item", "'tumble'; write GROUP BY window"),
         ("SELECT item, count(*) AS c FROM bid GROUP BY item EMIT ON WINDOW CLOSE", "near 'EMIT'; what is put out when is output_mode="),
         ("SELECT item, COUNT(*) AS c FROM bid WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY item EMIT CHANGES", "write GROUP BY window"),
         ("SELECT first_value(ts) OVER (ORDER BY ts SESSION WITH GAP INTERVAL '5 minutes') AS s FROM bid", "write GROUP BY session"),

@@ -36,6 +36,7 @@ from evenflow.query.script.placed import cut, number_of, with_named_windows
 from evenflow.query.script.qualify import check_names, without_qualify
 from evenflow.query.script.relation import Relation, Visible, is_column
 from evenflow.query.script.scalars import with_scalars, without_having
+from evenflow.query.script.table_windows import with_windows_of_tables
 from evenflow.query.script.united import distinct as distinct_rows
 from evenflow.query.script.united import united
 from evenflow.query.script.unread import without_unread_maps
@@ -119,6 +120,7 @@ class Lowering(Lower):
                 self.script.fail(tree, f"nothing reads {name!r}; leave it out, or write a query that reads it")
 
     def _select(self, tree: exp.Select, tables: Tables) -> Relation:
+        tree = with_windows_of_tables(tree)
         with_named_windows(self, tree)
         with_lateral_views(tree)
         self._check_clauses(tree)
