@@ -41,6 +41,33 @@ def as_text(rows: list[dict[str, Any]]) -> list[str]:
     return sorted(repr({name: plain(value) for name, value in row.items()}) for row in rows)
 
 
+def test_columns_of_a_stream_are_those_of_a_frame(spark: Any) -> None:
+    def draw(t: Any) -> Any:
+        return t.where((t.n > 1) | (t["k"] == "a")).select(t.k, (t["N"] * 2).alias("twice"), t["odd name"], t.x)
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+    rows = ef.Dataflow("columns").source(source(SCHEMA), name="t")
+    with pytest.raises(UnknownColumn, match="there is no column 'nope'; the input has k, n"):
+        rows["nope"]
+    with pytest.raises(AttributeError, match="no attribute 'nope'"):
+        getattr(rows, "nope")  # noqa: B009
+    with pytest.raises(TypeError, match="write the column as text"):
+        rows[["k"]]
+    assert rows.groupBy(rows["k"]).count().columns == ["k", "count"]
+
+
+@pytest.mark.parametrize("star", ["*", "p.*"])
+def test_stars_among_arguments(spark: Any, star: str) -> None:
+    """Numbers and texts only: JSON of times and hashes of them go by the session's zone."""
+    from pyspark.sql import functions as F
+
+    def draw(t: Any) -> Any:
+        rows = t.select("k", "n", "m", F.struct("n", F.col("odd name").alias("name")).alias("p"))
+        return rows.select(F.to_json(F.struct(star)).alias("json"), F.hash(star).alias("hash"), F.expr(f"xxhash64({star})").alias("long"))
+
+    assert as_text(on_its_own(draw)) == as_text(in_batch(spark, draw))
+
+
 def test_columns_of_a_row(spark: Any) -> None:
     from pyspark.sql import functions as F
 

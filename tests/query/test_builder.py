@@ -46,10 +46,16 @@ def test_a_select_gives_exactly_its_columns(rows: ef.Stream) -> None:
     assert out.event_time == "ts"
 
 
-def test_event_time_survives_only_with_its_column(rows: ef.Stream) -> None:
+def test_event_time_goes_with_its_column(rows: ef.Stream) -> None:
+    """Under another name, too, as a watermark does in Spark."""
     assert rows.with_columns(big="length > 100").event_time == "ts"
     assert rows.drop("ts").event_time is None
-    assert rows.select("src", "ts as time").event_time is None
+    renamed = rows.select("src", "ts as time")
+    assert (renamed.event_time, renamed.type.watermark_delay_us) == ("time", rows.type.watermark_delay_us)
+    assert rows.select("ts as time", "ts").event_time == "ts"
+    assert rows.with_column_renamed("ts", "at").event_time == rows.with_columns_renamed({"ts": "at"}).event_time == "at"
+    assert rows.to_df(*"abcdef").event_time == "a"
+    assert rows.select("ts + interval 1 hour as time").event_time is None
     assert rows.with_columns(ts="timestamp '2020-01-01 00:00:00'").event_time is None
 
 

@@ -228,7 +228,7 @@ class Stream(CleanedStream):
             made += self._selected(selected(given))
         with naming("select"):
             made += ((name, without_stars(given, self.schema)) for name, given in expressions_of("select", "select", named).items())
-        return draw_exploding(self, made) or draw_over(self, made) or self._then("select", {"columns": tuple(made)})
+        return draw_exploding(self, made) or draw_over(self, made) or self._selecting(made)
 
     selectExpr = select
 
@@ -258,7 +258,7 @@ class Stream(CleanedStream):
     def with_column_renamed(self, existing: str, new: str) -> Stream:
         """All columns, one of them under another name. Raises UnknownColumn if it is not there."""
         existing = known(self.flow.free("select"), spelled(existing, self.columns), self.schema).name
-        return self._then("select", {"columns": tuple((new if c == existing else c, c) for c in self.columns)})
+        return self._selecting([(new if c == existing else c, c) for c in self.columns])
 
     withColumnRenamed = with_column_renamed
 

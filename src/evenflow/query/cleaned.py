@@ -106,7 +106,7 @@ class CleanedStream(ShapedStream):
         if not isinstance(names, Mapping) or not all(isinstance(each, str) for pair in names.items() for each in pair):
             raise QueryError(f"box 'with_columns_renamed': names are {names!r:.60}; give a dictionary from names to names")
         new = {self._field("select", name).name: given for name, given in names.items()}
-        return self._then("select", {"columns": tuple((new.get(name, name), name) for name in self.columns)})
+        return self._selecting([(new.get(name, name), name) for name in self.columns])
 
     withColumnsRenamed = with_columns_renamed
 
@@ -115,7 +115,7 @@ class CleanedStream(ShapedStream):
         given = names_of(self.flow.free("select"), "to_df", names)
         if len(given) != len(self.columns):
             raise QueryError(f"box 'to_df': {len(given)} names for {len(self.columns)} columns, {', '.join(self.columns)}")
-        return self._then("select", {"columns": tuple(zip(given, self.columns, strict=True))})
+        return self._selecting([*zip(given, self.columns, strict=True)])
 
     toDF = to_df
 

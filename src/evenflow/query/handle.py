@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
@@ -11,9 +11,11 @@ from evenflow.errors import QueryError
 from evenflow.query.absent import absent, by_name
 from evenflow.query.check import stream_type
 from evenflow.query.drawing import Drawing, Handle
-from evenflow.query.given import box_name
+from evenflow.query.given import box_name, spelled
+from evenflow.query.kinds.judging import known
 from evenflow.query.kinds.kind import StreamType
 from evenflow.query.network import Box, is_aside, is_late, port_suffix
+from evenflow.query.spark_column import column_of
 from evenflow.stream.schema import ddl_of
 
 
@@ -69,13 +71,21 @@ class HandledStream:
 
     if not TYPE_CHECKING:  # A type checker knows which attributes there are.
 
-        def __getattr__(self, name: str) -> NoReturn:
-            """Only called for what is not there: whoever knows PySpark is told what to write in its place."""
+        def __getattr__(self, name: str) -> Any:
+            """Only called for what is not there: a column, as PySpark's, where that has a session. Whoever knows PySpark is told what to
+            write in place of anything else."""
             columns = self.columns if "_handle" in vars(self) and not name.startswith("_") else []
-            raise AttributeError(absent("Stream", name, columns), name=name, obj=self)
+            column = column_of(name) if name in columns else None
+            if column is None:
+                raise AttributeError(absent("Stream", name, columns), name=name, obj=self)
+            return column
 
-        def __getitem__(self, column: object) -> NoReturn:
-            raise TypeError(f"a Stream has no columns of its own: {by_name(column)}")
+        def __getitem__(self, name: object) -> Any:
+            """The column of that name, as PySpark's. Raises UnknownColumn if there is none, TypeError where PySpark has no session."""
+            column = column_of(known(self.box.name, spelled(name, self.columns), self.schema).name) if isinstance(name, str) else None
+            if column is None:
+                raise TypeError(f"a Stream has no columns of its own: {by_name(name)}")
+            return column
 
     def name(self, name: str) -> Self:
         """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""
@@ -91,6 +101,13 @@ class HandledStream:
 
     def _then(self, kind: str, params: Mapping[str, Any], name: str | None = None, stem: str | None = None) -> Self:
         return self._drawn(kind, params, (self,), name, stem or kind)
+
+    def _selecting(self, columns: Sequence[tuple[str, Any]]) -> Self:
+        """Exactly these columns. Event time goes on under another name, if that is what its column gets, as in Spark."""
+        time = self.event_time
+        renamed = [name for name, made in columns if isinstance(made, str) and made == time]
+        moved = {} if time is None or (time, time) in columns or not renamed else {"event_time": renamed[0]}
+        return self._then("select", {"columns": tuple(columns), **moved})
 
     def _drawn(self, kind: str, params: Mapping[str, Any], inputs: Sequence[HandledStream], name: str | None, stem: str) -> Self:
         """What comes out of a new box in the dataflow of this stream, as a stream like it: see `Drawing.draw`."""

@@ -6,11 +6,13 @@ is as if that text had been given. Nothing here imports PySpark: a column that s
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from evenflow.errors import NotPortable
+from evenflow.stream.schema import quoted
 
 BETWEEN: Final = {
     **{sign: sign for sign in ("+", "-", "*", "/", "%", "=", "<", ">", "<=", ">=", "<=>", "&", "|", "^")},
@@ -26,6 +28,15 @@ BEFORE: Final = {"!": "NOT", "not": "NOT", "negative": "-", "~": "~"}
 def is_spark_column(given: Any) -> bool:
     """Whether it is a column of PySpark, of a classic session or of Spark Connect."""
     return type(given).__name__ == "Column" and type(given).__module__.startswith("pyspark.sql.")
+
+
+def column_of(name: str) -> Any | None:
+    """PySpark's column of this name; None where nobody has a session, which makes columns."""
+    functions = sys.modules.get("pyspark.sql.functions")
+    try:
+        return None if functions is None else functions.col(quoted(name))
+    except (AssertionError, RuntimeError):
+        return None
 
 
 def text_of(given: Any) -> str:
