@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import exp
 
@@ -24,6 +24,8 @@ from evenflow.query.ported.ending import Ending, about, ending_of, unaliased
 from evenflow.query.ported.expressions import SqlWriter
 from evenflow.query.ported.names import Names
 from evenflow.query.ported.nodes import HOW, MIRRORED, REMEDIES, STATEFUL, check_collations, check_policy, check_told
+from evenflow.query.ported.origin import Origin
+from evenflow.query.ported.stateful import below_keys, with_state
 from evenflow.query.ported.tree import Attribute, Expression, Plan, conjuncts
 from evenflow.query.ported.windows import Window, end_of_window, passes, renaming, sets_of, starts_over, window_of, without_bounds
 from evenflow.query.refreshed import refreshed_tables
@@ -36,22 +38,9 @@ from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
     from evenflow.query.builder import Dataflow, Stream
-    from evenflow.sources.source import Source
 
 _EVER: Final = "36500 days"
 """How late rows may come where all windows are kept, and nobody has said it."""
-
-
-class Origin(Protocol):
-    """Who has the plan's rows: a Spark session."""
-
-    def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Sequence[Plan], time: int | None) -> Source:
-        """The rows of a part of the plan that Spark runs. names: of its columns; kept: those that are wanted. above: a chain to put on top
-        of it, from below. time: id of a column that the chain loses, to be put behind the last one's; and behind that, for each condition
-        of the chain, whether it holds."""
-
-    def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> Any:
-        """The same of a batch DataFrame, as a DataFrame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +369,12 @@ class PlanLowering:
         within = plan.kind == "DeduplicateWithinWatermark"
         return Ported(relation.where(relation.stream.drop_duplicates(columns, within_watermark=within)))
 
+    def _with_state(self, plan: Plan) -> Ported:
+        relation = self._settled(self.node(below_keys(plan)))
+        self._check_final(relation, "applyInPandasWithState")
+        keys = [column for key in plan.expressions("groupingAttributes") for column in self._columns(Attribute(key.id, key.name))]
+        return Ported(with_state(plan, relation, keys, self.names, self.origin))
+
     # ------------------------------------------------ columns
 
     def _item(self, column: Expression, window: Window | None) -> list[str]:
@@ -493,6 +488,7 @@ _NODES: Final[dict[str, Callable[[PlanLowering, Plan], Ported]]] = {
     "Deduplicate": PlanLowering._deduplicate,
     "DeduplicateWithinWatermark": PlanLowering._deduplicate,
     "Distinct": PlanLowering._deduplicate,
+    "FlatMapGroupsInPandasWithState": PlanLowering._with_state,
 }
 
-__all__ = ["Origin", "OutputMode", "PlanLowering"]
+__all__ = ["OutputMode", "PlanLowering"]

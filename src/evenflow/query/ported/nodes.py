@@ -25,7 +25,6 @@ REMEDIES: Final = {
     "Sort": "a stream has no end to sort at; leave orderBy() out, use .sort() behind the ported stream, or output_mode='complete', in "
             "which it stands last",
     "FlatMapGroupsWithState": "port it to a Processor: .key_by(...).process(...)",
-    "FlatMapGroupsInPandasWithState": "port the function to a Processor: .key_by(...).process(...)",
     "TransformWithState": "port it to a Processor: .key_by(...).process(...)",
     "TransformWithStateInPySpark": "port the StatefulProcessor to an ef.Processor: .key_by(...).process(...)",
     "Generate": "do it in Spark, before withWatermark, or use .explode(...) behind the ported stream",

@@ -8,16 +8,20 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+import pyarrow as pa
+
 from evenflow import sources
 from evenflow.errors import NotPortable, QueryError
+from evenflow.processor import Processor
 from evenflow.query.builder import Dataflow, Stream
 from evenflow.query.ported.lowering import PlanLowering
 from evenflow.query.ported.tree import Attribute, Plan, kind_of
 from evenflow.query.script.lowering import OutputMode
 from evenflow.query.user.function import UserFunction
 from evenflow.query.user.scope import scope
-from evenflow.stream.schema import quoted
-from evenflow.world.spark.bridge.functions import functions_of
+from evenflow.stream.schema import quoted, schema_of_spark
+from evenflow.world.spark.bridge.functions import functions_of, unpickled
+from evenflow.world.spark.bridge.group_state import GroupStateFunction
 from evenflow.world.spark.bridge.stacking import stacked
 
 if TYPE_CHECKING:
@@ -129,6 +133,14 @@ class _Session:
     def stream(self, plan: Plan, names: Sequence[str], kept: Sequence[str], above: Sequence[Plan], time: int | None) -> Source:
         node = stacked(plan.handle, [part.handle for part in above], time, self._jvm) if above else plan.handle
         return sources.spark(self._dataframe(node, names, kept))
+
+    def processor(self, plan: Plan, arguments: Mapping[str, str], given: Mapping[str, str], time: str | None) -> Processor:
+        node = plan.handle
+        function, _ = unpickled(node.functionExpr(), self._jvm)
+        output, state = (schema_of_spark(json.loads(str(type_.json())), plan.kind) for type_ in (node.schema(), node.stateType()))
+        renamed = pa.schema([field.with_name(given[field.name]) for field in output])
+        zone = self._spark.conf.get("spark.sql.session.timeZone") or "UTC"
+        return GroupStateFunction(function, arguments, given, renamed, state, str(node.timeout().toString()), time, zone)
 
     def table(self, plan: Plan, names: Sequence[str], kept: Sequence[str]) -> DataFrame:
         return self._dataframe(plan.handle, names, kept)

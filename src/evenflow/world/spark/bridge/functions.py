@@ -36,18 +36,25 @@ def _calls(node: Any) -> Iterator[Any]:
 
 
 def _loaded(call: Any, jvm: Any) -> UserFunction:
-    from pyspark import cloudpickle
-
     name = str(call.name())
     if not call.udfDeterministic():
         raise QueryError(f"the function {name!r} is not deterministic, and a row that is replayed must give the same result")
+    function, type_ = unpickled(call, jvm)
+    return of_spark(name, function, type_, int(call.evalType()))
+
+
+def unpickled(call: Any, jvm: Any) -> tuple[Any, Any]:
+    """(function, type of its results) of a call of a Python function. Raises QueryError if it cannot be loaded."""
+    from pyspark import cloudpickle
+
+    name = str(call.name())
     pickled = bytes(call.func().command().toArray(jvm.scala.reflect.ClassTag.Byte()))
     loads: Any = cloudpickle.loads
     try:
         function, type_ = loads(pickled)
     except Exception as error:  # Anything can go wrong in it; one of more than a megabyte is a broadcast, which only workers can load.
         raise QueryError(f"the function {name!r} cannot be read out of Spark ({type(error).__name__}: {error})") from error
-    return of_spark(name, function, type_, int(call.evalType()))
+    return function, type_
 
 
 def _each(sequence: Any) -> Iterator[Any]:
@@ -96,4 +103,4 @@ def registered(spark: SparkSession) -> Mapping[str, UserFunction]:
     return Registered(spark)
 
 
-__all__ = ["functions_of", "registered"]
+__all__ = ["functions_of", "registered", "unpickled"]
