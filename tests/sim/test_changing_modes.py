@@ -113,6 +113,28 @@ def test_a_death_after_the_change_to_amnesia_repeats_nothing(victim: int, after_
     assert sum(rows(run).values()) > ROWS // 2
 
 
+@pytest.mark.parametrize("victim", some(range(4)))
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_a_death_after_the_change_of_what_one_site_has_alone_repeats_nothing(victim: int, replicas: int) -> None:
+    """Goal: where a source stands is known though it was read by one replica, which had nobody to tell as long as it was in pairs. Method:
+    there is one from the start, or the second one cannot be copied; kill each site as soon as all have amnesia."""
+    plain = world()
+    plain.run_until_quiet()
+    run = world(replicas=replicas, availability="pairs" if replicas == 1 else "amnesia")
+    run.run_for(0.03)
+    run.transfer_fates += ["lost"] * 1_000
+    if replicas > 1:
+        change(run, Mode.PAIRS)
+    run.run_for(0.03)
+    assert run.redundancy() == 1
+    change(run, Mode.AMNESIA)
+    run.transfer_fates.clear()
+    run.kill(victim)
+    run.run_until_quiet()
+    assert run.error is None and happened(run, "begun_anew")
+    assert not rows(run) - rows(plain), "rows came twice"
+
+
 @pytest.mark.conformance
 def test_a_change_waits_for_copies_that_are_under_way() -> None:
     """Goal: a change during a copy is no conflict. Method: lose a site, so that replicas are copied, and ask at once."""

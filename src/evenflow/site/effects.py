@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from evenflow.availability.mode import Mode
 from evenflow.errors import SourceError
 from evenflow.exchange.retention import Kept
 from evenflow.exchange.section import CLOSES, Mark
@@ -384,7 +383,7 @@ class Effects(Fittings):
         plan = self._unsaid
         if plan is not None and not self.departing.divides_first(plan):
             self._unsaid = None
-            self.tell(Promised(plan.number, self.leading.heard_of(plan)))
+            self.tell(Promised(plan.number, self.leading.promise(plan)))
 
     def refuse(self, event: PlanProposed) -> None:
         self.tell(Refused(event.plan.number, self.epoch_known))
@@ -396,7 +395,7 @@ class Effects(Fittings):
                 self.act(Meet(segment, names))
         done = [self.finished, *(cohort.hosted.done for cohort in self.cohorts.values())]  # Sources may be behind what was read as empty.
         self.view.adopt(event.plan, self.view.passed(min(done), self.stable))
-        self.ingress.hold_from = None
+        self.ingress.hold_from = self.leading.promised = None
         voids = [copy for copy in event.plan.copies if copy.void]
         self.ingress.want(event.plan.effective, insist=bool(voids))
         if event.plan.settings.ends and isinstance(self.ingress, ContentIngress):
@@ -411,7 +410,7 @@ class Effects(Fittings):
     def abandon(self, event: PlanAborted) -> None:
         self._stirred = True
         if event.number == self._promised:
-            self.ingress.hold_from = self._unsaid = None
+            self.ingress.hold_from = self._unsaid = self.leading.promised = None
 
     def ignore(self, event: Event) -> None:
         """The rule's row says why."""
@@ -467,7 +466,7 @@ class Effects(Fittings):
         """Keep an epoch's frames (A1), and hand them to those who have asked for them, here or at a peer."""
         tick, segment = outcome.tick, cohort.hosted.segment
         plan = self.view.terms(segment.id, tick.epoch).plan
-        if segment.kind == "ingress" and self.view.plan.mode(segment.id) is Mode.AMNESIA:
+        if segment.kind == "ingress" and self.leading.forgets(segment.id):
             self.leading.bear_witness(cohort.logs.values(), tick.epoch, self.feeding.fed())
         for output, stream in enumerate(segment.outputs):
             kept = Kept.of(tick, plan, outcome.opened, outcome.made(output))

@@ -17,7 +17,8 @@ class Promised:
 
     number: PlanNumber
     heard: tuple[Begins, ...] = ()
-    """Of ingress partitions that begin anew with the plan, what this site has heard of them."""
+    """Of ingress partitions that begin anew with the plan, what this site has heard of them; and where those stand that it leads and that
+    have amnesia with it, and had not."""
 
 
 @dataclass(frozen=True, slots=True)

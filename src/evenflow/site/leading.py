@@ -48,11 +48,12 @@ class Role:
 
 class Leading:
     """logs: by (segment, ingress partition). ingress: where led partitions wait for their rows. keeps_cuts: logs keep them until they are
-    durable (J5)."""
+    durable (J5). promised: the plan that may come next, if this site has promised one."""
 
     def __init__(self, layout: Layout, view: View, ingress: Ingress, outbox: Outbox, *, keeps_cuts: bool = False) -> None:
         self._layout, self._view, self.ingress, self._outbox = layout, view, ingress, outbox
         self.logs: dict[Key, PartitionLog] = {}
+        self.promised: Plan | None = None
         self._started = False
         self._keeps_cuts = keeps_cuts
         self._roles: dict[Key, Role] = {}
@@ -167,11 +168,12 @@ class Leading:
         """Where sources stand that have no followers but who is being copied to, those that are read here and those that were heard of, as
         far as that has not been asked before, also in epochs without new rows: whoever gives rows to a sink tells the driver first, since
         peers may not be reached, or die with it, and what begins anew must begin behind what the sink has."""
-        if Mode.AMNESIA not in self._view.plan.modes:
+        if not self._forgets_any():
             return ()
         logs, led = self._alone(), {key for key, _ in self.led()}
-        known = [Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done) for log in logs]
-        others = [log for key, log in self.logs.items() if self._is_forgotten(key) and key not in led]
+        known = [_emitted(log) for log in logs]
+        mode = self._view.plan.mode  # In pairs a follower may hold what no epoch will have.
+        others = [log for key, log in self.logs.items() if self._cuts(key) and mode(key[0]) is Mode.AMNESIA and key not in led]
         followed = [_heard(log) for log in others if log.stands]
         moved: dict[Key, Begins] = {}
         for begins in (*known, *followed, *self._witnessed.values()):
@@ -182,13 +184,22 @@ class Leading:
 
     def _alone(self) -> list[PartitionLog]:
         """Of ingress partitions that are led here, and of which nobody else writes down anything."""
-        if Mode.AMNESIA not in self._view.plan.modes:
+        if not self._forgets_any():
             return []
         return [self.logs[key] for key, _ in self.led() if self._is_forgotten(key)]
 
     def _is_forgotten(self, key: Key) -> bool:
         """With its leader, if nobody is told."""
-        return self._cuts(key) and self._view.plan.mode(key[0]) is Mode.AMNESIA
+        return self._cuts(key) and self.forgets(key[0])
+
+    def forgets(self, segment: int) -> bool:
+        """Nobody need write down anything of a segment: already when a plan is promised that says so, since who leads may die before it
+        hears that the plan is committed."""
+        promised = self.promised
+        return Mode.AMNESIA in (self._view.plan.mode(segment), Mode.PAIRS if promised is None else promised.mode(segment))
+
+    def _forgets_any(self) -> bool:
+        return Mode.AMNESIA in (*self._view.plan.modes, *(() if self.promised is None else self.promised.modes))
 
     def witness(self, records: Iterable[Record]) -> None:
         """Records of partitions of which there is no log here; and where a source stands of which nobody may write down anything. Who is
@@ -208,6 +219,13 @@ class Leading:
     def newest_witnessed(self) -> int:
         """Last epoch of a source that is known here though nobody follows it."""
         return max([begins.epoch for begins in self._witnessed.values()], default=0)
+
+    def promise(self, plan: Plan) -> tuple[Begins, ...]:
+        """It may be the next one. Returns what has been heard here of ingress partitions that begin anew with it; and where those stand
+        that are led here and of which nobody need write down anything any more: so far only followers knew, if there are any."""
+        told = {key for key, _ in self.led() if self._is_forgotten(key)}
+        self.promised = plan
+        return (*self.heard_of(plan), *[_emitted(log) for log in self._alone() if log.done and (log.segment, log.partition) not in told])
 
     def heard_of(self, plan: Plan) -> tuple[Begins, ...]:
         """Of ingress partitions that begin anew with a plan, what has been heard here."""
@@ -347,6 +365,11 @@ class Leading:
 def _heard(log: PartitionLog) -> Begins:
     """Where its source stands, as far as it is known here."""
     return Begins(log.segment, log.partition, log.end, log.taken, log.ended, log.stamp)
+
+
+def _emitted(log: PartitionLog) -> Begins:
+    """Where its source stands at the end of what was emitted."""
+    return Begins(log.segment, log.partition, log.done, log.taken_done, log.ended_done, log.stamp_done)
 
 
 def _witness(log: PartitionLog) -> Record:
