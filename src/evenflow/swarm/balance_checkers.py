@@ -52,7 +52,7 @@ class BalanceCheckers(Observer):
         machine = world.coordinator
         self._numbers = machine.plan.number, machine.membership.number
         self._replicas, self._modes = self._live(), machine.plan.modes
-        self._most = world.replicas
+        _, self._most, *_ = world.placed  # Where all has amnesia at first, the first plan has one.
         self._pinned: set[tuple[int, int]] = set()
         self._left: set[int] = set()
         self._begun: set[int] = set()

@@ -37,7 +37,8 @@ def nobody_watches(world: Any) -> None:
 class Case:
     """counts: rows of each source partition, by source. judge, judge_part: what is wrong with the tables by sink, or None. cut: it can be
     drawn again as if its sources had fewer rows. watch: is told each generation's world, where the judges need to know more than tables.
-    modes: of availability, among which boxes may change while the run goes on, by name."""
+    modes: of availability, among which boxes may change while the run goes on, by name; changes: so often some do.
+    deadly: sites die soon after some of these changes are asked for."""
 
     flow: ef.Dataflow
     counts: Mapping[str, list[int]]
@@ -46,6 +47,8 @@ class Case:
     cut: bool = True
     watch: Callable[[Any], None] = field(default=nobody_watches)
     modes: Mapping[str, tuple[Mode, ...]] = field(default_factory=dict)
+    changes: float = 0.4
+    deadly: bool = False
 
 
 def make_rows(random: Random, partitions: int, rows: int, keys: int) -> Parts:

@@ -34,7 +34,8 @@ SLACK: Final = 8
 
 class Checkers(Observer):
     """plans, memberships: all that were ever committed, by number. put_out: digest by (segment, epoch, partition), with the site that was
-    first. steps: what was looked at, to know that something was. former: those of the generation before, whose epochs may come again."""
+    first; a key's last part is whether the site has digested it (E3): then it is of the rows before they are sent. steps: what was looked
+    at, to know that something was. former: those of the generation before, whose epochs may come again."""
 
     def __init__(self, world: SimWorld, former: Checkers | None = None) -> None:
         self.world = world
@@ -45,7 +46,7 @@ class Checkers(Observer):
         # Without replicas nothing is digested but by this checker, which has less to look at.
         alike = former is not None and (former.world.replicas > 1) == (world.replicas > 1)
         replayed = former.put_out if former is not None and alike else {}
-        self.put_out: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {
+        self.put_out: dict[tuple[int, int, bool], tuple[np.ndarray, np.ndarray]] = {
             key: digests for key, digests in replayed.items() if key[1] <= machine.beginning.durable
         }
         self._newest: dict[int, int] = {}
@@ -190,14 +191,14 @@ class Checkers(Observer):
 
     def _compare(self, site: SimSite, work: Work, outcome: Outcome) -> None:
         segment, epoch = work.hosted.segment, work.tick.epoch
-        digest = outcome.digest
+        digest, checked = outcome.digest, outcome.digest is not None
         if digest is None:
             digest = np.zeros(segment.partitions, np.uint64)
             for pieces in outcome.pieces:
                 if pieces.rows is not None:
                     add_digests(pieces.rows, np.ascontiguousarray(pieces.producers_of(0, pieces.rows.num_rows)), digest)
         known, by = self.put_out.setdefault(
-            (segment.id, epoch), (np.zeros(segment.partitions, np.uint64), np.full(segment.partitions, -1, np.int64))
+            (segment.id, epoch, checked), (np.zeros(segment.partitions, np.uint64), np.full(segment.partitions, -1, np.int64))
         )
         mine = list(work.hosted.partitions)
         wrong = [p for p in mine if by[p] >= 0 and known[p] != digest[p]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from evenflow.swarm.memory import draw_memory
 from evenflow.swarm.mode_cases import among, is_mixed, is_moded, mixed, moded
 from evenflow.swarm.portions import unordered
 from evenflow.swarm.pushed_cases import PUSHED
+from evenflow.swarm.remoded_cases import is_alone, is_remoded, remoded
 from evenflow.swarm.shaped_cases import SHAPED
 from evenflow.swarm.shed_cases import shed
 from evenflow.swarm.shed_joins import shed_joins
@@ -215,7 +216,10 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
     if modes and is_moded(seed):
         located = draw_store(Random(f"journal of seed {seed}")) is not None
         rows = Random(f"rows of seed {seed}")
-        name, case = "modes", mixed(rows, 300) if located and is_mixed(seed) else moded(rows, 120, among(located=located))
+        if is_remoded(seed):
+            name, case = "modes", remoded(rows, located=located)
+        else:
+            name, case = "modes", mixed(rows, 300) if located and is_mixed(seed) else moded(rows, 120, among(located=located))
     elif begins_again:
         name, case = "modes", based(seed)
     elif is_kept(seed):
@@ -311,7 +315,10 @@ def draw(seed: int, *, modes: bool = True) -> Drawn:
         "start_us": (0, Random(f"start of seed {seed}").choice([0, 0, 0, 5_000, 50_000])),
         **(draw_planned(Random(f"rounds of seed {seed}"), balance) if planned_to_shed else balance),
     }
-    if begins_again:
+    if case.deadly and is_alone(seed):
+        world.pop("policy", None)
+        mix = replace(mix, until_us=Random(f"time of seed {seed}").choice([150_000, 400_000]))
+    if begins_again or (case.deadly and is_alone(seed)):
         world |= lasting(Random(f"epochs of seed {seed}"), world)
     return Drawn(seed, name, case, world, mix, doomed, held, ending, draw_fates(Random(f"transfers of seed {seed}")), store)
 

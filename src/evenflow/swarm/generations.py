@@ -31,6 +31,7 @@ from evenflow.swarm.movements import Movements
 from evenflow.swarm.portions import PortionCheckers
 from evenflow.swarm.pushed_cases import PUSHED
 from evenflow.swarm.recurring import Recurring
+from evenflow.swarm.remoded_cases import is_alone
 from evenflow.swarm.remodes import Remodes
 from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.stale import Stale
@@ -252,14 +253,15 @@ class Generations:
             world.run_for(3 * until_us / 1e6)
             return world.ended and world.error is None
         faults = Faults(world, replace(drawn.mix, until_us=until_us), Random(f"faults {named}"), careful=True)
+        alone = drawn.case.deadly and is_alone(drawn.seed)
         others: tuple[Recurring, ...] = (
-            Movements(world, Random(f"moves {named}"), until_us),
-            Divisions(world, Random(f"numbers {named}"), until_us),
+            *(() if alone else (Movements(world, Random(f"moves {named}"), until_us),)),
+            *(() if alone else (Divisions(world, Random(f"numbers {named}"), until_us),)),
             Journals(world, Random(f"journal {named}"), until_us),
             Coincidences(world, Random(f"coincidences {named}"), until_us, faults),
             Coincidences(world, Random(f"blinks {named}"), until_us, faults, BLINKS),
-            Remodes(world, Random(f"modes {named}"), until_us, drawn.case.modes),
-            Replacements(world, Random(f"versions {named}"), until_us),
+            Remodes(world, Random(f"modes {named}"), until_us, drawn.case, faults),
+            *(() if alone else (Replacements(world, Random(f"versions {named}"), until_us),)),
             FullStores(world, Random(f"full stores {named}"), until_us),
         )
         Wishes(world, Random(f"who wishes {named}"), until_us)

@@ -21,19 +21,19 @@ Frame = tuple[int, int, int, int]
 
 class LossCheckers(Observer):
     """actual: frames that some consumer has read as empty, as it has processed their epoch. afterwards: the same, when the run was over.
-    too_late: frames whose declaration has come when the run was over: nobody counts them any more.
+    too_late: frames whose declaration has come when the run was over: nobody counts them any more. changing: modes may change in the run.
 
     _through: how far each inbox was before an event. _absent: by inbox, (partition, first, last) that it waits for no more.
     """
 
-    def __init__(self, world: SimWorld) -> None:
+    def __init__(self, world: SimWorld, *, changing: bool = False) -> None:
         self.world = world
         self.actual: set[Frame] = set()
         self.afterwards: set[Frame] = set()
         self.too_late: set[Frame] = set()
         self._through: dict[tuple[int, int], tuple[int, dict[int, int]]] = {}
         self._absent: dict[tuple[int, int, int], set[tuple[int, int, int]]] = {}
-        if world.coordinator.plan.modes:
+        if world.coordinator.plan.modes or changing:
             world.observers = (*world.observers, self)
 
     def before_handled(self, site: SimSite, event: Event) -> None:

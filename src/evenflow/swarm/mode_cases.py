@@ -114,7 +114,7 @@ def moded(random: Random, rows: int, modes: Sequence[Mode], delay: str = "1 seco
         if cheaper is Mode.UPSTREAM and name in NEVER_CLOSE:
             mode = Mode.PAIRS
         either = (Mode.PAIRS, cheaper) if mode is cheaper and not whole else (mode,)
-        branches.append(_branch(stream, name, mode, either, parts))
+        branches.append(branch_of(stream, name, mode, either, parts))
     declared = Declared()
 
     def judge_by(ask: Callable[[Branch, pa.Table], Complaint]) -> Callable[[Tables], Complaint]:
@@ -133,7 +133,7 @@ def mixed(random: Random, rows: int) -> Case:
     delay = random.choice(["1 microsecond", "1 second"])
     stream = flow.source(source(parts, random), name="in").with_watermark("ts", delay)
     branches = [_of_both(stream, name, parts) for name in random.sample(("firsts", "sums"), random.randint(1, 2))]
-    branches += [_branch(stream, "rows", Mode.UPSTREAM, (Mode.PAIRS, Mode.UPSTREAM), parts)] if random.random() < 0.5 else []
+    branches += [branch_of(stream, "rows", Mode.UPSTREAM, (Mode.PAIRS, Mode.UPSTREAM), parts)] if random.random() < 0.5 else []
 
     def judge(tables: Tables) -> Complaint:
         return next((said for each in branches if (said := each.judge(tables[each.name], Declared())) is not None), None)
@@ -164,7 +164,7 @@ def _of_both(stream: Stream, name: str, parts: Parts) -> Branch:
     return Branch(name, modes, answer, lambda table: [(key, n) for key, n in rows_of(table)], True, ())
 
 
-def _branch(stream: Stream, name: str, mode: Mode, modes: tuple[Mode, ...], parts: Parts) -> Branch:
+def branch_of(stream: Stream, name: str, mode: Mode, modes: tuple[Mode, ...], parts: Parts) -> Branch:
     """From the source to a sink of this name."""
     every = [row for part in parts for row in part]
     said: Any = str(mode)

@@ -35,6 +35,7 @@ from evenflow.swarm.movements import Movements
 from evenflow.swarm.portions import PortionCheckers
 from evenflow.swarm.recurring import Recurring
 from evenflow.swarm.regional import is_regional, run_regional
+from evenflow.swarm.remoded_cases import is_alone
 from evenflow.swarm.remodes import Remodes
 from evenflow.swarm.replacements import Replacements
 from evenflow.swarm.scaling import Scaling
@@ -61,11 +62,12 @@ def run_seed(seed: int, *, tell: bool = False, modes: bool = True) -> Verdict:
     check_first(world)
     BaseCheckers(world)
     ImageCheckers(world)
-    balance, journal, losing = BalanceCheckers(world), JournalCheckers(world), LossCheckers(world)
+    balance, journal, losing = BalanceCheckers(world), JournalCheckers(world), LossCheckers(world, changing=bool(drawn.case.modes))
     until_us = drawn.mix.until_us
     faults = Faults(world, drawn.mix, Random(seed + 1), careful=not drawn.doomed)
     begins_again = modes and is_based(seed)
-    dying = BasedDeaths(world, Random(f"deaths of seed {seed}"), until_us, faults, active=begins_again)
+    lasting = begins_again or (drawn.case.deadly and is_alone(seed))
+    dying = BasedDeaths(world, Random(f"deaths of seed {seed}"), until_us, faults, active=lasting)
     others: tuple[Recurring, ...] = (dying,) if begins_again and is_calm(seed) else (dying, *_others(drawn, world, faults))
     Finishers(world, Random(f"who has finished of seed {seed}"), faults)
     ending = Ending(world, drawn.ending, Random(f"the end of seed {seed}"), drawn.case.counts, until_us, faults)
@@ -95,6 +97,11 @@ def _others(drawn: Drawn, world: SimWorld, faults: Faults) -> tuple[Recurring, .
     """What happens besides faults."""
     Wishes(world, Random(f"who wishes of seed {drawn.seed}"), drawn.mix.until_us)
     seed, until_us = drawn.seed, drawn.mix.until_us
+    if drawn.case.deadly and is_alone(seed):
+        return (
+            Coincidences(world, Random(f"coincidences of seed {seed}"), until_us, faults),
+            Remodes(world, Random(f"modes of the run of seed {seed}"), until_us, drawn.case, faults),
+        )
     return (
         Movements(world, Random(~seed), until_us),
         Divisions(world, Random(f"numbers of seed {seed}"), until_us),
@@ -105,7 +112,7 @@ def _others(drawn: Drawn, world: SimWorld, faults: Faults) -> tuple[Recurring, .
         Coincidences(world, Random(f"coincidences of seed {seed}"), until_us, faults),
         Coincidences(world, Random(f"blinks of seed {seed}"), until_us, faults, BLINKS),
         Journals(world, Random(f"faults of the journal of seed {seed}"), until_us),
-        Remodes(world, Random(f"modes of the run of seed {seed}"), until_us, drawn.case.modes),
+        Remodes(world, Random(f"modes of the run of seed {seed}"), until_us, drawn.case, faults),
         FullStores(world, Random(f"full stores of seed {seed}"), until_us),
     )
 
