@@ -127,6 +127,7 @@ def test_the_best_rows_of_windows_of_tables() -> None:
         ("SELECT * FROM TABLE(CUMULATE(TABLE bid, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '1' HOUR))", "windows of its step"),
         ("SELECT * FROM TABLE(SESSION(TABLE bid PARTITION BY item, DESCRIPTOR(ts), INTERVAL '2' MINUTES))", "write GROUP BY session"),
         ("SELECT item, sum(price) AS s FROM bid GROUP BY TUMBLE(ts), item", "'tumble'; write GROUP BY window"),
+        ("SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) AS b FROM bid GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "no function .*TUMBLE_START"),
         ("SELECT item, count(*) AS c FROM bid GROUP BY item EMIT ON WINDOW CLOSE", "near 'EMIT'; what is put out when is output_mode="),
         ("SELECT item, COUNT(*) AS c FROM bid WINDOW TUMBLING (SIZE 1 HOUR) GROUP BY item EMIT CHANGES", "write GROUP BY window"),
         ("SELECT first_value(ts) OVER (ORDER BY ts SESSION WITH GAP INTERVAL '5 minutes') AS s FROM bid", "write GROUP BY session"),

@@ -7,7 +7,7 @@ groups by the window, so that each of its results comes once. Any other reads ro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sqlglot import exp
@@ -15,8 +15,11 @@ from sqlglot import exp
 from evenflow.query.user.scope import built_in, is_known
 
 _EDGES: Final = {"window_start": "start", "window_end": "end"}
-_OF_GROUPS: Final = {"tumble_start": "start", "tumble_end": "end", "hop_start": "start", "hop_end": "end"}
-_TIMES: Final = ("tumble_rowtime", "hop_rowtime")
+_BOUNDS: Final[Mapping[str, exp.Expr]] = {
+    "start": exp.column("start", table="window"), "end": exp.column("end", table="window"),
+    "rowtime": exp.Anonymous(this="window_time", expressions=[exp.column("window")]),
+}  # fmt: skip
+"""What TUMBLE_START and the like are of the window that is grouped by."""
 _SPANS: Final = {"tumble": 1, "hop": 2}
 """By name, how many spans it has, and it may have an offset behind them."""
 
@@ -30,7 +33,7 @@ def with_windows_of_tables(tree: exp.Select) -> exp.Select:
     made = tree.copy()
     if keys:
         made.args["group"].set("expressions", [_call(key, 1) or key for key in _keys(made)])
-        _rename_calls(made)
+        _rename_calls(made, keys)
     if items and not made.args.get("joins") and any(_edge(key) for key in _keys(made)):
         _group_by_window(made)
     for part in _parts(made):
@@ -92,14 +95,12 @@ def _group_by_window(tree: exp.Select) -> None:
         column.replace(_bound(str(_edge(column))))
 
 
-def _rename_calls(tree: exp.Select) -> None:
-    """TUMBLE_START(...) and the like as bounds of the window that is grouped by."""
+def _rename_calls(tree: exp.Select, keys: Sequence[exp.Expr]) -> None:
+    """TUMBLE_START(...) and the like of a window that is grouped by as its bounds. keys: these, as they were written."""
     for node in list(_outside(tree)):
-        name = node.name.lower() if isinstance(node, exp.Anonymous) and not is_known(node.name) else ""
-        if name in _OF_GROUPS:
-            node.replace(_bound(_OF_GROUPS[name]))
-        elif name in _TIMES:
-            node.replace(exp.Anonymous(this=built_in("window_time"), expressions=[exp.column("window")]))
+        name, _, bound = node.name.lower().partition("_") if isinstance(node, exp.Anonymous) and not is_known(node.name) else ("", "", "")
+        if any(key.name.lower() == name and key.expressions == node.expressions for key in keys) and bound in _BOUNDS:
+            node.replace(_BOUNDS[bound].copy())
 
 
 def _outside(tree: exp.Select) -> Iterator[exp.Expr]:
