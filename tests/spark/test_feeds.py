@@ -15,7 +15,7 @@ from evenflow.site.events import RowsArrived, SourceEnded
 from evenflow.sources.source import Reader
 from evenflow.statistics.histogram import Histogram, percentile_ms
 from evenflow.world.spark.executor.feeds import BesideFeed, ReaderFeed
-from evenflow.world.spark.net.reactor import Reactor
+from evenflow.world.spark.net.reactor import READABLE, Reactor
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -94,6 +94,32 @@ def test_a_readable_descriptor_brings_the_reader_back(reactor: Reactor) -> None:
     feed.close()
     os.close(read_end)
     os.close(write_end)
+
+
+def test_a_reader_that_has_lost_its_descriptor_leaves_it_to_who_has_the_number_now(reactor: Reactor) -> None:
+    """A reader connects again, and meanwhile the system has given its old number to a connection of the site's: that one stays heard."""
+    first, first_end = os.pipe()
+    reader, heard = Script(fd=first, ends=False), list[int]()
+    feed = ReaderFeed(0, 0, reader, reactor)
+    feed.poll(1_000_000, 10)
+    os.close(first)  # As the reader does when its peer has gone.
+    reader._fd = None
+    feed.poll(1_000_000, 10)
+    other, other_end = os.pipe()
+    os.dup2(other, first)
+    reactor.register(first, READABLE, heard.append)
+    second, second_end = os.pipe()
+    reader._fd = second
+    feed.poll(1_000_000, 10)
+    os.write(other_end, b"x")
+    reactor.poll(5.0)
+    assert heard == [READABLE]
+    os.write(second_end, b"x")
+    reactor.poll(5.0)
+    assert feed.due_us == 0, "and the reader is, at its new one"
+    feed.close()
+    for descriptor in (first, first_end, other, other_end, second, second_end):
+        os.close(descriptor)
 
 
 def collected(feed: BesideFeed, reactor: Reactor, room: int) -> list[Any]:

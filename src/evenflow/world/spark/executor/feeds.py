@@ -145,7 +145,7 @@ class ReaderFeed:
         if self._fd is not None:
             fd, self._fd = self._fd, None
             try:
-                self._reactor.unregister(fd)
+                self._reactor.unregister(fd, self._readable)
             except OSError:
                 pass  # Closed by the reader: the system has forgotten it already.
 

@@ -56,8 +56,11 @@ class Reactor:
     def modify(self, fd: int, events: int) -> None:
         self._epoll.modify(fd, events)
 
-    def unregister(self, fd: int) -> None:
-        """Forget a descriptor; must come before it is closed. Unknown ones are ignored: closing may happen on two paths."""
+    def unregister(self, fd: int, handler: Handler | None = None) -> None:
+        """Forget a descriptor; must come before it is closed. Unknown ones are ignored: closing may happen on two paths. handler: forget it
+        only if this is still called for it. For who cannot say when it is closed: by then its number may be somebody else's."""
+        if handler is not None and self._handlers.get(fd) != handler:
+            return
         if self._handlers.pop(fd, None) is not None and not self._closed:
             self._epoll.unregister(fd)
 
