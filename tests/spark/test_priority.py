@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from evenflow.world.spark.net.priority import SERVING, SWITCH_INTERVAL_S, Interpreter, weighed
+from evenflow.world.spark.net.priority import SERVING, SWITCH_INTERVAL_S, Interpreter, aside, weighed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a nice value for every thread")
 
@@ -38,6 +38,29 @@ def test_who_may_not_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     with weighed(SERVING):
         assert nice() == before
     assert nice() == before
+
+
+def test_what_is_done_aside_weighs_less_and_who_waits_for_it_never_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As for an ordinary user, who may give a thread less weight, and not as much again as it had before."""
+    allowed = os.setpriority
+
+    def only_less(which: int, who: int, value: int) -> None:
+        if value < os.getpriority(which, who):
+            raise PermissionError(13, "Permission denied")
+        allowed(which, who, value)
+
+    monkeypatch.setattr(os, "setpriority", only_less)
+    before = nice()
+    assert [aside(2, nice) for _ in range(3)] == [min(before + 2, 19)] * 3
+    assert nice() == before
+
+
+def test_what_is_raised_aside_is_raised() -> None:
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        aside(1, fail)
 
 
 class Idle:

@@ -286,6 +286,46 @@ def test_at_the_end_of_a_run_nothing_more_is_written(tmp_path: Path) -> None:
     reactor.close()
 
 
+def test_who_writes_checkpoints_restores_with_the_weight_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: what is lost comes back as fast after a thousand checkpoints. Method: as an ordinary user, who may give a thread less weight
+    and not more, write and restore by turns; see what each weighs."""
+    allowed, seen = os.setpriority, list[tuple[str, int]]()
+
+    def only_less(which: int, who: int, value: int) -> None:
+        if value < os.getpriority(which, who):
+            raise PermissionError(13, "Permission denied")
+        allowed(which, who, value)
+
+    def note(what: str) -> None:
+        seen.append((what, os.getpriority(os.PRIO_PROCESS, threading.get_native_id())))
+
+    class Noting(Around):
+        def put(self, name: str, data: bytes) -> None:
+            note("put")
+            super().put(name, data)
+
+        def get(self, name: str, most: int = MOST_BYTES) -> bytes:
+            note("get")
+            return super().get(name, most)
+
+    monkeypatch.setattr(os, "setpriority", only_less)
+    monkeypatch.setattr(storing, "open_store", lambda url: Noting(open_store(url)))
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    reactor, answers = Reactor(), list[Event]()
+    hand = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append)
+    for count in (1, 2):
+        hand.ask(order())
+        written = told(reactor, answers, count)[-1]
+    assert isinstance(written, Written)
+    hand.ask(replace(restoring(written), copy=CopyNumber(7)))
+    assert isinstance(told(reactor, answers, 3)[-1], StateArrived)
+    hand.close()
+    assert hand.join(5.0)
+    reactor.close()
+    assert {nice for what, nice in seen if what == "put"} == {min(before + storing.AFTER_ALL, 19)}
+    assert {nice for what, nice in seen if what == "get"} == {before}
+
+
 @pytest.mark.parametrize("how", ["altered", "missing", "cut off"])
 def test_what_is_not_as_it_was_written_is_said(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storing, "PAUSE_S", 0.001)

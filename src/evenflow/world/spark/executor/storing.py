@@ -23,7 +23,7 @@ from evenflow.stream.ids import SiteId
 from evenflow.world.spark.executor.beside import Beside
 from evenflow.world.spark.executor.resting import REST, REST_SOON, Rests
 from evenflow.world.spark.executor.spill_store import put_aside, spill_directories
-from evenflow.world.spark.net.priority import weighed
+from evenflow.world.spark.net.priority import aside
 from evenflow.world.spark.net.reactor import Reactor
 
 log = logging.getLogger("evenflow")
@@ -97,8 +97,7 @@ class Storing(Beside[Order]):
     def _done(self, order: Order) -> Event:
         match order:
             case StoreState():
-                with weighed(AFTER_ALL):
-                    return self._store_state(order)
+                return self._store_state(order)
             case RestoreState():
                 self._begun += 1
                 if self._begun == self._restores:
@@ -159,7 +158,7 @@ class Storing(Beside[Order]):
                 rest()
                 self._put(name, data)
 
-            return write(action, self._site, put, rest)
+            return aside(AFTER_ALL, lambda: write(action, self._site, put, rest))  # What is read later weighs as much as ever.
         except _Unwanted as unwanted:
             return WriteFailed(action.number, action.segment, str(unwanted))
         except Exception as error:  # A store's client may raise anything: it costs the checkpoint, and not the site.

@@ -14,13 +14,15 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Final, TypeVar
 
 SERVING: Final = -5
 """Added to the nice value of who serves epochs: three times the weight. With more a busy site would keep a new executor from starting."""
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long another thread may keep the interpreter from who serves; Python's default of 5 ms is a whole linger."""
+T = TypeVar("T")
 
 
 @contextlib.contextmanager
@@ -35,6 +37,29 @@ def weighed(nice: int) -> Iterator[None]:
         yield
     finally:
         _restore(before)
+
+
+def aside(nice: int, do: Callable[[], T]) -> T:
+    """What `do` returns, or raises, done with this added to the nice value, in a thread of its own that ends then.
+
+    Anybody may weigh less, but only whom the system lets weighs as much again as before: others would weigh less each time.
+    """
+
+    def run(answer: Future[T]) -> None:
+        try:
+            with weighed(nice):
+                made = do()
+        except BaseException as error:
+            answer.set_exception(error)
+        else:
+            answer.set_result(made)
+
+    done: Future[T] = Future()
+    threading.Thread(target=run, args=(done,), name=f"{threading.current_thread().name}-aside", daemon=True).start()
+    try:
+        return done.result()
+    finally:
+        del done  # What is raised leads to this frame, and would lead to itself, with all that it was about.
 
 
 class Interpreter:
