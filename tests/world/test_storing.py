@@ -30,6 +30,7 @@ from evenflow.site.events import (
 )
 from evenflow.state import folding
 from evenflow.state.storing import Kind, StateToStore
+from evenflow.store.location import HEAD
 from evenflow.store.objects import MOST_BYTES, beside_name
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import CopyNumber, SiteId
@@ -58,8 +59,15 @@ def order() -> StoreState:
     return StoreState(4, folder_of(1, 4), StateToStore(2, 9, (Kind("totals"), Kind("windows")), states))
 
 
+def located(url: Path) -> Path:
+    """A location that a driver has opened."""
+    open_store(str(url)).put(HEAD, b"{}")
+    return url
+
+
 def ask(url: Path, *actions: StoreState | RestoreState, spare: bool = False) -> list[Event]:
     """The answers to these actions. Parts of a state are taken in as they come."""
+    located(url)
     reactor, answers = Reactor(), list[Event]()
 
     def answer(event: Event) -> None:
@@ -190,7 +198,7 @@ def test_what_a_newer_checkpoint_has_replaced_is_not_written_first(tmp_path: Pat
 
     The second is forgotten, and with it the state that it holds; the first breaks off; only the third is in the store."""
     reactor, answers = Reactor(), list[Event]()
-    hand = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append)
+    hand = Storing("test", str(located(tmp_path)), SiteId(6), reactor, answers.append)
     slow, second = Slow(b"a" * 1000), State(b"b" * 1000)
     held = weakref.ref(second)
 
@@ -275,7 +283,7 @@ def test_a_partition_that_is_brought_back_waits_for_no_checkpoint(resting: bool,
 
 def test_at_the_end_of_a_run_nothing_more_is_written(tmp_path: Path) -> None:
     reactor, answers = Reactor(), list[Event]()
-    hand, slow = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append), Slow(b"a" * 1000)
+    hand, slow = Storing("test", str(located(tmp_path)), SiteId(6), reactor, answers.append), Slow(b"a" * 1000)
     states = [(3, 0, slow), *[(partition, 1, State(b"b")) for partition in range(20)]]
     hand.ask(StoreState(4, folder_of(1, 4), StateToStore(2, 9, (Kind("totals"), Kind("windows")), states)))
     assert slow.begun.wait(20)
@@ -305,14 +313,15 @@ def test_who_writes_checkpoints_restores_with_the_weight_that_it_had(tmp_path: P
             super().put(name, data)
 
         def get(self, name: str, most: int = MOST_BYTES) -> bytes:
-            note("get")
+            if name != HEAD:
+                note("get")
             return super().get(name, most)
 
     monkeypatch.setattr(os, "setpriority", only_less)
     monkeypatch.setattr(storing, "open_store", lambda url: Noting(open_store(url)))
     before = os.getpriority(os.PRIO_PROCESS, 0)
     reactor, answers = Reactor(), list[Event]()
-    hand = Storing("test", str(tmp_path), SiteId(6), reactor, answers.append)
+    hand = Storing("test", str(located(tmp_path)), SiteId(6), reactor, answers.append)
     for count in (1, 2):
         hand.ask(order())
         written = told(reactor, answers, count)[-1]
@@ -339,6 +348,23 @@ def test_what_is_not_as_it_was_written_is_said(how: str, tmp_path: Path, monkeyp
     (unread,) = ask(tmp_path, restoring(written))
     assert isinstance(unread, StateUnread)
     assert written.objects[1].name in unread.why and "partitions 3, 7" in unread.why
+
+
+def test_state_is_not_written_where_the_location_is_not_seen(tmp_path: Path) -> None:
+    """Goal: no checkpoint counts of which a restart would find nothing. Method: a path that is a directory of this machine only, or of
+    which the share is not mounted: what the driver has written there is not to be seen."""
+    reactor, answers = Reactor(), list[Event]()
+    hand = Storing("test", str(tmp_path / "location"), SiteId(6), reactor, answers.append)
+    hand.ask(order())
+    (failed,) = told(reactor, answers, 1)
+    assert isinstance(failed, WriteFailed) and "all machines of the cluster share" in failed.why
+    assert not (tmp_path / "location").exists()
+    located(tmp_path / "location")
+    hand.ask(order())
+    assert isinstance(told(reactor, answers, 2)[1], Written), "it is mounted by now"
+    hand.close()
+    assert hand.join(5.0)
+    reactor.close()
 
 
 def test_a_place_that_takes_nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ that does not answer holds this thread up and nothing else; what it fails at is 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import Final, assert_never
@@ -17,6 +18,7 @@ from evenflow.site.events import Event, PartTaken, RestoreState, StatePartRead, 
 from evenflow.site.kept_rows import ReadRows, RowsUnread, StoreRows, read_rows, write_rows
 from evenflow.site.restoring import read, read_for_copy
 from evenflow.state.page_snapshot import State
+from evenflow.store.location import HEAD, MOST_HEAD_BYTES
 from evenflow.store.objects import MOST_BYTES, Store
 from evenflow.store.opening import open_store
 from evenflow.stream.ids import SiteId
@@ -133,8 +135,18 @@ class Storing(Beside[Order]):
         return event
 
     def _opened(self) -> Store:
+        """Raises OSError, and LocationError if this machine does not see the location that the driver has opened: a directory would be made
+        here, and what is written there would be missing when it is needed."""
         if self._store is None:
-            self._store = open_store(self._url)
+            store = open_store(self._url)
+            try:
+                store.get(HEAD, MOST_HEAD_BYTES)
+            except FileNotFoundError:
+                raise LocationError(
+                    f"checkpoint location {store.url} has no {HEAD} on {os.uname().nodename}, so it is not the driver's there: use a "
+                    "directory that all machines of the cluster share, or another store, and see that it is mounted"
+                ) from None
+            self._store = store
         return self._store
 
     def _demand_wanted(self, action: StoreState) -> None:
