@@ -49,6 +49,9 @@ ALONE: Final = Patience(500_000, misses=60, grace_us=0, lease_us=60_000_000, bus
 CONVERGE_S: Final = 20.0
 """For whatever takes no time of its own: see `Drawn.converge_s`."""
 
+THRASHING_S: Final = 60.0
+"""The same where what is behind may be all that a slow disk does: each epoch reads every partition from it and writes it back."""
+
 PARTITIONS: Final = 60
 """Most that a segment may have. A round of a policy costs as much as there are, and there may be a round every millisecond; what more of
 them could find is found with these: several per site, site and rank, more than the copies that go at once, and divisions by all numbers."""
@@ -105,7 +108,8 @@ class Drawn:
         alone_us: float = sum(cost.epoch_us(segment.kind, rows) for segment in self.world["layout"].segments)
         slowest: float = max(cost.slow, default=1.0)
         at_it_us = max((site.free_at_us - world.clock.now_us for site in world.sites if site.alive), default=0)
-        return CONVERGE_S + (slowest * alone_us + max(at_it_us, 0)) / 1e6
+        thrashes = self.world["disk"].bytes_per_us <= 1 and world.options.state_memory_bytes is not None
+        return (THRASHING_S if thrashes else CONVERGE_S) + (slowest * alone_us + max(at_it_us, 0)) / 1e6
 
     def build(self) -> SimWorld:
         store = None if self.store is None else SimStore(VirtualClock(), self.store, Random(f"store of seed {self.seed}"))
