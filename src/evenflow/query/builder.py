@@ -42,6 +42,7 @@ from evenflow.query.protecting import AVAILABILITY
 from evenflow.query.serial import network_from_json, network_to_json
 from evenflow.query.tables import RefreshedTable
 from evenflow.query.text import layout_text, network_text
+from evenflow.query.whose import taking_columns
 from evenflow.stream.schema import quoted
 
 if TYPE_CHECKING:
@@ -210,6 +211,7 @@ class Stream(CleanedStream):
 
     # ------------------------------------------------ row by row
 
+    @taking_columns
     def where(self, condition: Expression, *, name: str | None = None) -> Stream:
         """Rows for which the condition is true.
 
@@ -219,6 +221,7 @@ class Stream(CleanedStream):
 
     filter = where
 
+    @taking_columns
     def select(self, *columns: Any, **named: Expression) -> Stream:
         """Exactly these columns: "a", "b + 1 as c", "*", `F.col("a")`, and d="expression" or d=function of a batch that returns one
         value per row. One may be explode, posexplode or inline of a list, or with _outer: a row for each element. Some may have
@@ -232,6 +235,7 @@ class Stream(CleanedStream):
 
     selectExpr = select
 
+    @taking_columns
     def with_columns(self, columns: Mapping[str, Expression] | None = None, /, **named: Expression) -> Stream:
         """All columns, some computed anew in their place, others added at the end. A name takes the place of one that differs in the case
         of its letters, as in Spark."""
@@ -262,6 +266,7 @@ class Stream(CleanedStream):
 
     withColumnRenamed = with_column_renamed
 
+    @taking_columns
     def drop(self, *columns: Any) -> Stream:
         """All columns but these. Raises UnknownColumn if one is not there."""
         columns = names_of(self.flow.free("select"), "drop", columns, self.columns)
@@ -290,13 +295,14 @@ class Stream(CleanedStream):
         return draw_then(self, second, name)
 
     def join(
-        self, other: Any, on: str | Sequence[str] | None = None, how: str = "inner", condition: str | None = None, *,
+        self, other: Any, on: Expression | Sequence[Expression] = None, how: str = "inner", condition: str | None = None, *,
         within: str | timedelta | None = None, suffix: str | None = None, unbounded: bool = False, name: str | None = None,
     ) -> Stream:  # fmt: skip
         """Pairs of rows of this stream (l) and another one (r), or a table, as Spark joins them: `a.join(b, "id", within="1 hour")`.
 
         other: a stream, a batch DataFrame of Spark or another library, a pyarrow table, or a `flow.table(...)`, which is refreshed. on:
-        columns that both have and that must be equal; they come out once. how: inner, left, right, full, semi, anti. condition: over
+        columns that both have and that must be equal, which come out once; or conditions of PySpark's columns, `a.k == b.k`, and then what
+        both have comes out twice, `b.k` as `k_right`. how: inner, left, right, full, semi, anti. condition: over
         `l.column` and `r.column`; what it says of the two event times, such as "l.ts between r.ts - interval 10 seconds and r.ts", bounds
         the state. within: the event times are not farther apart. suffix: for columns of the right that the left has too. unbounded: keep
         rows of both streams for ever.
@@ -348,6 +354,7 @@ class Stream(CleanedStream):
 
     # ------------------------------------------------ by key
 
+    @taking_columns
     def key_by(self, *columns: Any) -> KeyedStream:
         """Rows with equal values in these columns are processed together: `.key_by("user").process(...)`."""
         columns = names_of("key_by", "key_by", columns, self.columns)
@@ -357,6 +364,7 @@ class Stream(CleanedStream):
         """Only behind a key: raises QueryError."""
         raise QueryError(f"box 'process' behind {self.box.name!r} has no key; write .key_by('column', ...).process(...)")
 
+    @taking_columns
     def group_by(self, *columns: Any) -> GroupedStream:
         """Groups of rows with equal values, to aggregate. Without columns all rows are one group. Null is a group of its own.
 

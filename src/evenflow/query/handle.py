@@ -16,6 +16,7 @@ from evenflow.query.kinds.judging import known
 from evenflow.query.kinds.kind import StreamType
 from evenflow.query.network import Box, is_aside, is_late, port_suffix
 from evenflow.query.spark_column import column_of
+from evenflow.query.whose import number_for
 from evenflow.stream.schema import ddl_of
 
 
@@ -33,6 +34,7 @@ class HandledStream:
         self._handle = handle
         self._parts = parts or {"": handle}
         self._late_columns = late_columns
+        self._number: int | None = None
 
     # ------------------------------------------------ what it is
 
@@ -44,6 +46,13 @@ class HandledStream:
     @property
     def handle(self) -> Handle:
         return self._handle
+
+    @property
+    def number(self) -> int:
+        """By which its columns know it."""
+        if self._number is None:
+            self._number = number_for(self)
+        return self._number
 
     @property
     def type(self) -> StreamType:
@@ -75,14 +84,15 @@ class HandledStream:
             """Only called for what is not there: a column, as PySpark's, where that has a session. Whoever knows PySpark is told what to
             write in place of anything else."""
             columns = self.columns if "_handle" in vars(self) and not name.startswith("_") else []
-            column = column_of(name) if name in columns else None
+            column = column_of(name, self.number) if name in columns else None
             if column is None:
                 raise AttributeError(absent("Stream", name, columns), name=name, obj=self)
             return column
 
         def __getitem__(self, name: object) -> Any:
             """The column of that name, as PySpark's. Raises UnknownColumn if there is none, TypeError where PySpark has no session."""
-            column = column_of(known(self.box.name, spelled(name, self.columns), self.schema).name) if isinstance(name, str) else None
+            found = known(self.box.name, spelled(name, self.columns), self.schema).name if isinstance(name, str) else None
+            column = None if found is None else column_of(found, self.number)
             if column is None:
                 raise TypeError(f"a Stream has no columns of its own: {by_name(name)}")
             return column

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from sqlglot import exp
 
 from evenflow.errors import QueryError
+from evenflow.query import whose
 from evenflow.query.changing import draw_changing
 from evenflow.query.duration import duration_us
 from evenflow.query.given import box_name, names_of, spelled
@@ -28,12 +29,14 @@ from evenflow.query.join import (
 from evenflow.query.kinds.judging import naming
 from evenflow.query.kinds.kind import StreamType
 from evenflow.query.refreshed import refreshed_tables
-from evenflow.query.spark_column import is_spark_column, name_of, text_of
+from evenflow.query.spark_column import is_spark_column, meaning, name_of, text_of
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.tables import RefreshedTable, table_of
 from evenflow.stream.change import is_changelog
 
 S = TypeVar("S", bound=HandledStream)
+SUFFIX: Final = "_right"
+"""Of columns that both sides have, where the join is told by columns of PySpark. There they both have the name, and `b.k` says which."""
 
 # ---------------------------------------------------------------- drawing
 
@@ -45,8 +48,9 @@ def draw_join(
     """See `Stream.join`."""
     box = left.flow.free("join") if name is None else box_name(name, "join")
     with naming(box):
-        on, condition = _without_columns(left, right, on, condition)
+        on, condition, told = _without_columns(left, right, on, condition)
         names = _names(box, on)
+        suffix = SUFFIX if suffix is None and told else suffix
         join = Join(parse_how(how), (), (), suffix=suffix, unbounded=unbounded)
     if isinstance(right, type(left)):
         with naming(box):
@@ -72,11 +76,12 @@ def draw_join(
     return left._drawn("table_join", {"join": join, "table": table}, (left,), name, "join")
 
 
-def _without_columns(left: HandledStream, right: Any, on: Any, condition: str | None) -> tuple[Any, str | None]:
-    """Columns of PySpark that `on` has, as a condition: whose each name is follows from who has a column of that name."""
+def _without_columns(left: HandledStream, right: Any, on: Any, condition: str | None) -> tuple[Any, str | None, bool]:
+    """Columns of PySpark that `on` has, as a condition: whose each is says the stream or DataFrame that it was taken from, `a.k == b.k`, or
+    who has a column of that name. And whether it has some: then `b.k` is told from `a.k` behind the join, too."""
     given = list(on) if isinstance(on, list | tuple) else [on]
     if not given or not all(is_spark_column(each) and name_of(each) is None for each in given):
-        return on, condition
+        return on, condition, False
     other = right if isinstance(right, HandledStream | RefreshedTable) else table_of("join", right)
     sides = {"l": left.schema.names, "r": other.schema.names}
 
@@ -86,11 +91,13 @@ def _without_columns(left: HandledStream, right: Any, on: Any, condition: str | 
         owners = [side for side, names in sides.items() if spelled(node.name, names) in names]
         if len(owners) != 1:
             who = "both sides have" if owners else "no side has"
-            raise QueryError(f"{who} a column {node.name!r}; write condition='l.a = r.b'")
+            raise QueryError(f"{who} a column {node.name!r}; say whose it is, as in a.join(b, a.k == b.k) or condition='l.k = r.k'")
         return exp.column(node.name, table=owners[0], quoted=True)
 
-    trees = [parse(text_of(each)).transform(sided) for each in given]
-    return None, to_sql(exp.and_(*trees, *([] if condition is None else [parse(condition)])))
+    with meaning(whose.sides(left, right if isinstance(right, HandledStream) else None)):
+        texts = [text_of(each) for each in given]
+    trees = [parse(text).transform(sided) for text in texts]
+    return None, to_sql(exp.and_(*trees, *([] if condition is None else [parse(condition)]))), True
 
 
 def _names(box: str, on: str | Sequence[str] | None) -> tuple[str, ...]:

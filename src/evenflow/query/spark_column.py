@@ -7,7 +7,9 @@ is as if that text had been given. Nothing here imports PySpark: a column that s
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from typing import Any, Final
 
@@ -25,18 +27,44 @@ BEHIND: Final = {"isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
 BEFORE: Final = {"!": "NOT", "not": "NOT", "negative": "-", "~": "~"}
 
 
+Meant = Callable[[int | None, str], Iterable[str]]
+"""The parts of the name, where an expression stands, of a column that was taken from a stream of that number (None: from a DataFrame)."""
+
+_MEANT: Final[ContextVar[Meant | None]] = ContextVar("meant", default=None)
+
+
+@contextmanager
+def meaning(meant: Meant) -> Iterator[None]:
+    """Columns that carry whose they are, `b.k`, have these names in what is read of columns meanwhile."""
+    before = _MEANT.set(meant)
+    try:
+        yield
+    finally:
+        _MEANT.reset(before)
+
+
 def is_spark_column(given: Any) -> bool:
     """Whether it is a column of PySpark, of a classic session or of Spark Connect."""
     return type(given).__name__ == "Column" and type(given).__module__.startswith("pyspark.sql.")
 
 
-def column_of(name: str) -> Any | None:
-    """PySpark's column of this name; None where nobody has a session, which makes columns."""
+def column_of(name: str, stream: int) -> Any | None:
+    """PySpark's column of this name; None where nobody has a session, which makes columns. stream: the number of whose it is, which it
+    carries as those of Spark's own DataFrames carry that of their plan."""
     functions = sys.modules.get("pyspark.sql.functions")
     try:
-        return None if functions is None else functions.col(quoted(name))
+        return None if functions is None else _carrying(functions.col(quoted(name)), stream)
     except (AssertionError, RuntimeError):
         return None
+
+
+def _carrying(column: Any, stream: int) -> Any:
+    """Of a classic session, whose nodes can be read here."""
+    if not hasattr(column, "_jc"):
+        return column
+    node, jvm = column._jc.node(), sys.modules["pyspark"].SparkContext._jvm
+    numbered = node.copy(node.nameParts(), jvm.scala.Option.apply(stream), False, node.origin())
+    return type(column)(jvm.org.apache.spark.sql.Column(numbered))
 
 
 def text_of(given: Any) -> str:
@@ -56,6 +84,8 @@ def named_text_of(given: Any) -> str:
         said = ", ".join(map(_quoted, names))
         return f"{_text(node.child())} AS {said if len(names) == 1 else f'({said})'}"
     text, shown = _text(node), node
+    if (own := _own_name(node)) is not None and text != _quoted(own):
+        return f"{text} AS {_quoted(own)}"
     if kind == "UnresolvedFunction" and node.functionName().lower().removesuffix("_outer") in ROW_MAKERS:
         return text  # Its columns have names of their own.
     while _kind(shown) == "Cast":
@@ -67,7 +97,7 @@ def named_text_of(given: Any) -> str:
 def name_of(given: Any) -> str | None:
     """The name of a column that is nothing but one of the stream's, None of any other."""
     node = _node(given)
-    return ".".join(_seq(node.nameParts())) if _kind(node) == "UnresolvedAttribute" else None
+    return ".".join(_parts(node)) if _kind(node) == "UnresolvedAttribute" else None
 
 
 def _node(given: Any) -> Any:
@@ -105,7 +135,26 @@ _INSTEAD: Final = {"UpdateFields": "which fields there are is not known here; gi
 
 
 def _attribute(node: Any) -> str:
-    return ".".join(_quoted(part) for part in _seq(node.nameParts()))
+    return ".".join(map(_quoted, _parts(node)))
+
+
+def _parts(node: Any) -> list[str]:
+    """Of a column's name, where the expression stands."""
+    parts, meant = list(_seq(node.nameParts())), _MEANT.get()
+    if meant is None or len(parts) > 1 or not node.planId().isDefined():
+        return parts
+    return list(meant(node.planId().get(), *parts))
+
+
+def _own_name(node: Any) -> str | None:
+    """That a column had where it was taken from, if it is one."""
+    if _kind(node) == "UnresolvedAttribute":
+        return str(node.nameParts().apply(0)) if node.nameParts().size() == 1 else None
+    return str(node.expression().name()) if _is_of_frame(node) else None
+
+
+def _is_of_frame(node: Any) -> bool:
+    return _kind(node) == "ExpressionColumnNode" and _kind(node.expression()) == "AttributeReference"
 
 
 def _function(node: Any) -> str:
@@ -227,8 +276,10 @@ def _lambda(node: Any) -> str:
 
 
 def _expression(node: Any) -> str:
-    """What Spark has made already: a call of a Python function, which has no SQL."""
-    call = node.expression()
+    """What Spark has made already: a column of a DataFrame, or a call of a Python function, which has no SQL."""
+    call, meant = node.expression(), _MEANT.get()
+    if _is_of_frame(node) and meant is not None:
+        return ".".join(map(_quoted, meant(None, str(call.name()))))
     if not _kind(call).startswith("PythonUD"):
         raise NotPortable(f"{_kind(call)} of a column cannot be written as an expression: write it as text")
     name = str(call.name()) if str(call.name()).isidentifier() else "f"
