@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, ClassVar
@@ -269,28 +270,35 @@ def written(setting: Setting) -> list[tuple[Any, ...]]:
             return []
 
 
-def expected(setting: Setting) -> tuple[Counter[Any], Counter[Any]]:
-    """(rows of the table, rows of the files), each with how often it is there: of the source as the location has written it down."""
-    [program] = (Path(setting.location) / "programs").glob("*.json")
+def taken_in(setting: Setting) -> list[list[tuple[int, int, int]]]:
+    """By partition, the (key, ts, value) that the run has taken in: of the source as the location has written it down."""
+    [program] = (each for each in (Path(setting.location) / "programs").glob("*.json") if "tables" not in each.name)
     begin_us = json.loads(program.read_text())["sources"]["made"]["begin_us"]
     made = setting.dataflow().network.box("made").params["source"]
     assert isinstance(made, GeneratorSource)
     source = replace(made, begin_us=begin_us)
     standing = read_journal(open_store(setting.location))
-    rows: Counter[Any] = Counter()
-    windows: dict[tuple[int, int], list[int]] = {}
-    for partition in range(2):
+    taken: list[list[tuple[int, int, int]]] = [[], []]
+    for partition, rows in enumerate(taken):
         reader, left = source.open(partition, 2), taken_of(standing, (0, partition))
         while left:
             batch = reader.read(2**60, min(left, 100_000))
             assert batch is not None
             left -= batch.num_rows
-            keys, values = batch.column("key").to_pylist(), batch.column("value").to_pylist()
-            for key, ts, value in zip(keys, batch.column("ts").cast("int64").to_pylist(), values):
-                rows[key, ts, value] += 1
-                found = windows.setdefault((key, ts - ts % WINDOW_US), [0, 0])
-                found[0] += 1
-                found[1] += value
+            columns = [batch.column("key"), batch.column("ts").cast("int64"), batch.column("value")]
+            rows += zip(*(column.to_pylist() for column in columns))
+    return taken
+
+
+def expected(setting: Setting) -> tuple[Counter[Any], Counter[Any]]:
+    """(rows of the table, rows of the files), each with how often it is there."""
+    rows: Counter[Any] = Counter()
+    windows: dict[tuple[int, int], list[int]] = {}
+    for key, ts, value in chain.from_iterable(taken_in(setting)):
+        rows[key, ts, value] += 1
+        found = windows.setdefault((key, ts - ts % WINDOW_US), [0, 0])
+        found[0] += 1
+        found[1] += value
     return rows, Counter((key, start, n, total) for (key, start), (n, total) in windows.items())
 
 

@@ -16,7 +16,9 @@ import pytest
 import evenflow as ef
 from evenflow.errors import QueryError, TypeMismatch, UnknownColumn
 from evenflow.query.planner import layout
-from evenflow.query.serial import KINDS, _describable
+from evenflow.query.refreshed import contents_in, refreshed_tables, with_contents
+from evenflow.query.serial import KINDS, Consent, _describable, box_to_json, params_of
+from evenflow.query.tables import RefreshedTable
 from evenflow.query.text import layout_text, network_text
 from tests.query.networks import PACKETS, Threshold, Tracker, packets, session_monitor
 
@@ -218,3 +220,23 @@ def test_schemas_are_saved_as_ddl() -> None:
         "ts timestamp, src string, dst string, proto tinyint, length int, rate double"
     ]
     assert len(PACKETS) == 6
+
+
+def test_what_was_read_of_a_refreshed_table_is_saved_without_code() -> None:
+    """As locations have it: name, columns, key, interval, and the rows that it had."""
+    flow = ef.Dataflow("f")
+    rows = pa.table({"k": [1, 2], "name": ["a", None], "at": pa.array([0, 1], pa.timestamp("us", "UTC"))})
+    table = flow.table(lambda: rows, "names", key="k", refresh="5 minutes")
+    flow.source(ef.sources.memory(pa.table({"k": [1]})), name="in").join(table, "k", name="joined").to(ef.sinks.discard())
+    (read,) = refreshed_tables(with_contents(flow.network, {"names": rows}))
+    box = with_contents(flow.network, {"names": rows}).box("joined")
+    found = params_of("joined", json.loads(json.dumps(box_to_json(box)["params"])), Consent())["table"]
+    assert isinstance(found, RefreshedTable) and found.given.equals(rows)
+    assert (found.name, found.schema, found.key, found.every_us) == (read.name, read.schema, read.key, read.every_us)
+    assert contents_in(flow.network) == {}
+
+
+@pytest.mark.parametrize("ddl", [7, "no such thing as this type", "a bigint, a bigint", ["a bigint"], {"a": "bigint"}, None])
+def test_a_schema_that_is_none_is_refused(ddl: Any) -> None:
+    with pytest.raises(QueryError, match="'schema' cannot be read|unknown type|more than once"):
+        params_of("box", {"schema": {"$schema": ddl}}, Consent())

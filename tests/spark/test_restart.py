@@ -12,6 +12,7 @@ import pytest
 import evenflow as ef
 from evenflow.bench.killing import kill
 from tests.restarting import Setting, Start, compare, hangs_and_comes_back, wait_until, written
+from tests.restarting_refreshed import Refreshed
 from tests.restarting_replaced import Replaced
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -30,6 +31,26 @@ def test_the_whole_cluster_is_killed_and_a_larger_one_goes_on(start: Start, tmp_
     assert driver.line() == "running 2"
     assert driver.last() == "ended"
     compare(setting)
+
+
+@pytest.mark.conformance
+def test_everything_is_killed_behind_a_table_that_was_read_again(start: Start, tmp_path: Path) -> None:
+    """Goal: what is made again meets what it met before, which Spark reads no more. Method: kill -9 of the driver, its JVM and all
+    executors as soon as the table was refreshed; meanwhile it gets other rows."""
+    setting = Refreshed(str(tmp_path), spark=True, endless=True, refresh_to=2)
+    setting.has(1)
+    driver = start(setting)
+    assert driver.line() == "running 1"
+    wait_until(lambda: len(written(setting)) > 1_000, 120, "1,000 rows are in the table")
+    setting.has(2)
+    assert driver.line() == "refreshed 1"
+    driver.kill()
+    setting.has(3)
+    driver = start(replace(setting, refresh_to=3, sites=3))
+    assert (driver.line(), driver.line()) == ("running 2", "refreshed 2")
+    wait_until(lambda: 3 in setting.met(), 120, "rows that met what it has now")
+    assert driver.drain() == "ended"
+    assert set(replace(setting, spark=False).compare()) == {1, 2, 3}
 
 
 @pytest.mark.conformance

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
@@ -13,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.restarting import wait_until
 
 import evenflow as ef
 from evenflow.coordinator.versions import with_table
@@ -60,8 +62,9 @@ class Alone:
 class Reading:
     """A refresher of a table that has what `rows` says, returns or raises. brought: what came into the run; events: what was said."""
 
-    def __init__(self, every: str | None) -> None:
+    def __init__(self, every: str | None, *, stale: bool) -> None:
         self.rows: Any = FIRST
+        self.reads = 0
         self.brought: list[pa.Table] = []
         self.events: list[tuple[str, str, Mapping[str, Any]]] = []
         self.said = threading.Event()
@@ -69,11 +72,12 @@ class Reading:
         self.alone, self.asked = Alone(), Asked()
         flow = ef.Dataflow("f")
         table = flow.table(self.given, "names", key="k", refresh=every)
-        self.refresher = Refresher((table,), {"names": read(table)}, self._bring, self.alone, self._record)  # type: ignore[arg-type]
+        self.refresher = Refresher((table,), {"names": read(table)}, self._bring, self.alone, self._record, stale=stale)  # type: ignore[arg-type]
         self.refresher._asked = self.asked
         self.refresher.begin()
 
     def given(self) -> Any:
+        self.reads += 1
         if isinstance(self.rows, BaseException):
             raise self.rows
         return self.rows() if callable(self.rows) else self.rows
@@ -95,8 +99,8 @@ class Reading:
 def reading() -> Iterator[Callable[..., Reading]]:
     made: list[Reading] = []
 
-    def make(every: str | None = None) -> Reading:
-        made.append(Reading(every))
+    def make(every: str | None = None, *, stale: bool = False) -> Reading:
+        made.append(Reading(every, stale=stale))
         return made[-1]
 
     yield make
@@ -165,6 +169,27 @@ def test_a_version_that_could_not_begin_is_tried_again(reading: Callable[..., Re
         run.refresher.refresh(None, 5.0)
     run.bring_error = None
     assert run.refresher.refresh(None, 5.0)["changed"]
+
+
+def test_a_version_of_which_nobody_knows_whether_it_runs_is_not_left_there(reading: Callable[..., Reading]) -> None:
+    """Goal: the run has what the table has. Method: a version is brought, and its answer is lost with the generation; then the table has
+    what it had before."""
+    run = reading()
+    run.rows, run.bring_error = FIRST.slice(1), ClusterError("the run ended before it was known to have begun")
+    with pytest.raises(ClusterError, match="ended before"):
+        run.refresher.refresh(None, 5.0)
+    run.rows, run.bring_error = FIRST, None
+    assert run.refresher.refresh(None, 5.0) == {"table": "names", "changed": True, "rows": 2, "version": 1, "epoch": 10}
+    assert not run.refresher.refresh(None, 5.0)["changed"]
+
+
+def test_what_was_read_long_ago_is_read_at_once(reading: Callable[..., Reading]) -> None:
+    """Of a run that goes on at a location: a table with an interval is due, one that is read on demand is not."""
+    never, hour = reading(stale=True), reading("1 hour", stale=True)
+    wait_until(lambda: hour.reads > never.reads, 5, "the table is read")
+    assert never.reads == 2, "by whoever drew the dataflow, and before its start"
+    due_s = hour.refresher._held["names"].due_s
+    assert due_s is not None and due_s - time.monotonic() > 3_000
 
 
 def test_who_asks_hears_whatever_it_was_and_the_next_reading_comes(reading: Callable[..., Reading]) -> None:

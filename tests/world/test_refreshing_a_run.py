@@ -49,8 +49,8 @@ def test_a_run_goes_on_with_what_its_table_has() -> None:
     world.run_for(0.005)
     driven: Any = Driven(SimpleNamespace(world=world, machine=world.coordinator))  # type: ignore[arg-type]
     ends: list[Any] = []
-    driven.on_started, driven.when_over, driven.record = [], ends.append, lambda *_, **__: None
-    run = Run(SimpleNamespace(newest=driven, over=driven.over), Caller(), partial(layout, sites=4, partitions=8))  # type: ignore[arg-type]
+    driven.on_started, driven.record = [], lambda *_, **__: None
+    run = Run(SimpleNamespace(newest=driven, over=driven.over, when_over=ends.append), Caller(), partial(layout, sites=4, partitions=8))  # type: ignore[arg-type]
     with pytest.raises(OperationRefused, match="has no refreshed table"):
         run.refresh()
     run.refresh_tables(tables, contents, None)  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ class Replaced:
         self.program = program
 
     def started(self, number: int, **drawn: Any) -> Programs:
-        return Programs.replaced(self.store, self.before, PLANNING, Drawn(self.network(number), **drawn))
+        return Programs.replaced(self.store, self.before, PLANNING, Drawn(self.network(number), **drawn), self.standing)
 
     @property
     def begun(self) -> Path:

@@ -42,6 +42,10 @@ class BareEngine(ef.Engine):
         made = EngineOptions(**options)
         self._prepared(session, sites, 0, replicas, "mirrored", made)
 
+    @property
+    def _session(self) -> None:
+        return None
+
     def _ensure_sites(self) -> DriverLoop:
         with self._lock:
             if self._coordinator is None:

@@ -17,6 +17,9 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 
 MOST_BYTES: Final = 64 << 20
+_PADDING: Final = 1 << 20
+"""More than Arrow's format aligns with the buffers of so many bytes."""
+
 _RECORDS, _DICTIONARY = 3, 2
 """Of what a message's header is, by Arrow's Message.fbs."""
 
@@ -33,7 +36,7 @@ def table_from_text(text: Any) -> pa.Table:
     try:
         packed = base64.b64decode(text)
         held = sum(map(_unpacked, pa.ipc.MessageReader.open_stream(packed)))
-        if held > MOST_BYTES:
+        if held > MOST_BYTES + _PADDING:
             raise QueryError(
                 f"a table in a saved dataflow has {MOST_BYTES:,} bytes at most, and this one has {held:,}: read it from a file"
             )

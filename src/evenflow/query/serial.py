@@ -184,7 +184,18 @@ def _encode(value: Any, box: str) -> Any:
         return _described(value, "$source" if isinstance(value, Source) else "$sink", box)
     if isinstance(value, pa.Table):
         return {"$table": table_to_text(value)}
+    if isinstance(value, pa.Schema) and (ddl := _ddl(value)) is not None:
+        return {"$schema": ddl}
     return _reference(value) or _object(value, box) or _pickled(value, box)
+
+
+def _ddl(schema: pa.Schema) -> str | None:
+    """What is read back as the same schema; None if DDL does not say all of it."""
+    try:
+        ddl = ddl_of(schema)
+        return ddl if parse_ddl(ddl).equals(schema, check_metadata=True) else None
+    except QueryError:
+        return None
 
 
 def _described(value: Any, tag: str, box: str) -> dict[str, Any]:
@@ -227,11 +238,12 @@ def _read_sink(content: Mapping[str, Any]) -> Any:
     return sinks.from_json(content)
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
+_READERS: Final[Mapping[str, Callable[[Any], Any]]] = {
     "$time_window": lambda content: TimeWindow(**content),
     "$session_window": lambda content: SessionWindow(**content),
     "$own_sessions": lambda content: OwnSessions(**content),
     "$row_window": lambda content: RowWindow(**content),
+    "$schema": parse_ddl,
     "$table": table_from_text,
     "$source": _read_source,
     "$sink": _read_sink,

@@ -1,7 +1,8 @@
 """Tables that streams are joined with: what a library's table is here, and those that are read again while the dataflow runs.
 
 A refreshed table is whatever a DataFrame, or a function that gives one, has when it is read. What was read is data of the join's box, so
-a new content is a version of the dataflow (V2): it takes effect at one epoch everywhere. Who reads it, and when, is the world's business.
+a new content is a version of the dataflow (V2): it takes effect at one epoch everywhere. Who reads it, when, and where it is written down
+for a restart, is the world's business.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ REFRESHED_BYTES: Final = 2**26
 class RefreshedTable:
     """A table that is read again while the dataflow runs; made by `Dataflow.table`.
 
-    given: a batch DataFrame, or a function of no arguments that returns a table. schema: its columns, all nullable. key: columns of which
-    no two rows have the same values, or none. every_us: microseconds from one reading to the next; None: only on demand.
+    given: a batch DataFrame, or a function of no arguments that returns a table; or a pyarrow table, which was read of it. schema: its
+    columns, all nullable. key: columns of which no two rows have the same values, or none. every_us: microseconds from one reading to the
+    next; None: only on demand.
     """
 
     name: str
@@ -66,6 +68,11 @@ class RefreshedTable:
         if every_us == 0:
             raise QueryError(f"table {name!r} would be read all the time; say how often, such as refresh='5 minutes'")
         return RefreshedTable(name, given, pa.schema([field.with_nullable(True) for field in schema]), keys, every_us)
+
+    @property
+    def content(self) -> pa.Table:
+        """What was read of it; no rows, if nothing was."""
+        return self.given if isinstance(self.given, pa.Table) else self.schema.empty_table()
 
     def checked(self, found: Any) -> pa.Table:
         """What was read, if it can take the place of what was there: in order of its key, or of all columns, so that what is equal

@@ -57,7 +57,7 @@ class TableJoin(RowKind):
 
     def step(self, schema: pa.Schema) -> tuple[Mapping[str, Any], bool]:
         if isinstance(self.table, RefreshedTable):
-            return {"join": self.join, "table": self.table.schema.empty_table(), "refreshed": self.table.name}, False
+            return {"join": self.join, "table": self.table.content, "refreshed": self.table.name}, False
         return {"join": self.join, "table": self.table}, False
 
     def keys_behind(self, keys: tuple[str, ...] | None, schema: pa.Schema) -> tuple[str, ...] | None:

@@ -21,6 +21,7 @@ from evenflow.store.opening import explain
 from evenflow.world.locations.kept import Kept, Place
 from evenflow.world.locations.proving import Flaw, Flawed, Say, each_of, proven
 from evenflow.world.locations.streamed import folders_of, needed_of
+from evenflow.world.locations.tables import prove_tables, tables_name
 from evenflow.world.locations.versions import stored_versions
 
 
@@ -91,6 +92,7 @@ def verified(store: Store, kept: Kept, made: Sequence[Completed], program: Struc
         if stored in wrong
     ]
     faults += [_fault_of_program(each, stored, wrong[stored]) for each in made for stored in programs if stored in wrong]
+    faults += [fault for each in made if (fault := _fault_of_tables(store, kept, each, program)) is not None]
     for each, segment, of in streamed:
         flaws_of = {**of.flaws, **{stored.name: wrong[stored] for stored in of.rows if stored in wrong}}
         faults += [_fault_of_streamed(each, segment, name, flaw, program) for name, flaw in flaws_of.items()]
@@ -141,6 +143,20 @@ def _fault_of_rows(made: Completed, key: Key, stored: StoredObject, flaw: Flawed
 def _fault_of_program(made: Completed, stored: StoredObject, flaw: Flawed) -> Fault:
     text = f"checkpoint {made.name} (epoch {made.epoch}): {stored.name}, a version that a restart goes on as or makes again, {flaw}"
     return Fault(made.name, stored.name, "", "", (), flaw.flaw, text)
+
+
+def _fault_of_tables(store: Store, kept: Kept, made: Completed, program: Structure | None) -> Fault | None:
+    """Of what refreshed tables had when the run was begun, if a restart needs that."""
+    standing = kept.standing
+    if program is None or standing.ended is not None or standing.begun is None or all(each.program for each in standing.contents):
+        return None
+    digest = standing.begun.digest
+    try:
+        prove_tables(store, digest, program)
+    except LocationError as error:
+        flaw: Flaw = "missing" if isinstance(error.__cause__, FileNotFoundError) else "altered"
+        return Fault(made.name, tables_name(digest), "", "", (), flaw, f"checkpoint {made.name}: {error}")
+    return None
 
 
 def _fault_of_streamed(made: Completed, segment: int, name: str, flaw: Flawed, program: Structure | None) -> Fault:

@@ -5,7 +5,8 @@
 
 An object has what the dataflow is (`query.structure`; DIGEST is of that), and the parameters of its boxes as `query.serial` writes them;
 PROOF is the digest of all its bytes. It is there before an entry names it. Whoever goes on plans it again, with the sources and sinks of
-the dataflow that he has started, and takes it only if that is what the digest says. Objects of Evenflow are read by the fixed list of
+the dataflow that he has started, and takes it only if that is what the digest says. The same dataflow is one whose refreshed tables have
+what they had in the newest version, whatever they would have if they were read now. Objects of Evenflow are read by the fixed list of
 their kinds; what would be executed, a user's function or a pickle, is taken from the dataflow that was started, or from one that was given
 beside it, and from here only by who allows it.
 """
@@ -14,9 +15,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NoReturn
+
+import pyarrow as pa
 
 from evenflow.availability.content import Content
 from evenflow.availability.entries import StoredObject
@@ -27,12 +30,15 @@ from evenflow.plan.layout import Layout
 from evenflow.query.footprint import footprint
 from evenflow.query.network import Box, Network
 from evenflow.query.planner import layout
+from evenflow.query.refreshed import contents_in, refreshed_tables, with_contents
 from evenflow.query.serial import Consent, box_to_json, params_of
 from evenflow.query.structure import Structure, as_before, as_written, first_difference, structure_digest
+from evenflow.query.tables import RefreshedTable
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 from evenflow.stream.digest import digest_of, digest_of_json
 from evenflow.world.locations.programs import read_program
+from evenflow.world.locations.tables import Contents, fitting, keep_tables, tables_begun_with
 
 MOST_VERSION_BYTES: Final = 1 << 30
 NAMED: Final = re.compile(r"\d{6,}-\d{6,}-([0-9a-f]{8,128})-([0-9a-f]{8,128})", re.ASCII)
@@ -43,11 +49,46 @@ ENDS: Final = ("source", "sink")
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """What is started. network: of the dataflow. earlier: of those that the run was before. allow_pickle: run the code of a version that is
-    read from the location."""
+    read from the location. read: reads refreshed tables, where nothing was begun; raises TableError."""
 
     network: Network
     earlier: tuple[Network, ...] = ()
     allow_pickle: bool = False
+    read: Callable[[], Contents] = dict
+
+    @property
+    def tables(self) -> tuple[RefreshedTable, ...]:
+        """That are refreshed."""
+        return refreshed_tables(self.network)
+
+    @property
+    def contents(self) -> dict[str, pa.Table]:
+        """What was read of them."""
+        return contents_in(self.network)
+
+    def reading(self) -> Drawn:
+        """With what its refreshed tables have now. Raises TableError."""
+        return self.having(self.read())
+
+    def having(self, contents: Contents) -> Drawn:
+        """With these contents of its refreshed tables."""
+        return replace(self, network=with_contents(self.network, contents))
+
+    def as_recorded(self, store: Store, standing: Standing, begun: str) -> Drawn:
+        """With what its refreshed tables had in the newest version of what runs at a location. begun: digest of the dataflow as it was
+        begun there. Raises LocationError. Of a run that has ended that is not there any more, and nobody needs it."""
+        newest = _contents(standing)[-1]
+        return self.under(store, newest, begun) if self.tables and not (standing.ended and newest.program) else self
+
+    def under(self, store: Store, content: Content, begun: str) -> Drawn:
+        """The same for any content."""
+        if not content.program:
+            return self.having(tables_begun_with(store, begun, self.network))
+        try:
+            saved = _read(store, content)
+        except FileNotFoundError as error:
+            raise LocationError(explain(f"read {version_name(content.program)}", store.url, error)) from error
+        return self.having(fitting(_tables_in(saved, self.network, store), self.network))
 
 
 @dataclass(slots=True)
@@ -77,8 +118,9 @@ class Programs:
         return found
 
     @staticmethod
-    def replaced(store: Store, before: Structure, planning: Mapping[str, Any], drawn: Drawn) -> Programs:
-        """Of one that was. Raises what planning raises."""
+    def replaced(store: Store, before: Structure, planning: Mapping[str, Any], drawn: Drawn, standing: Standing) -> Programs:
+        """Of one that was, as the journal says. Raises what planning raises, and LocationError."""
+        drawn = drawn.as_recorded(store, standing, structure_digest(before))
         found = Programs(store, before, planning, drawn)
         for network in drawn.earlier:
             try:
@@ -87,6 +129,15 @@ class Programs:
                 pass  # It is another dataflow, and nothing will be found in it.
         found.given = found._add(drawn.network)
         return found
+
+    @property
+    def contents(self) -> dict[str, pa.Table]:
+        """What its refreshed tables have in the newest version that is known."""
+        return self.drawn.contents
+
+    def going_on(self, network: Network) -> Network:
+        """A version of what was started here, with the sources and sinks of that."""
+        return _with_boxes(self.drawn.network, {box.name: box.params for box in network})
 
     @property
     def started(self) -> Layout:
@@ -106,13 +157,19 @@ class Programs:
 
     # ------------------------------------------------------------ keeping
 
-    def keep(self, network: Network, planned: Layout, generation: int, number: int) -> str:
+    def keep_first(self) -> None:
+        """Write down what the dataflow begins with, before the journal names it. Raises LocationError."""
+        keep_tables(self.store, self._begun, self.drawn.network)
+
+    def keep(self, network: Network, planned: Layout, generation: int, number: int, *, refreshed: bool = False) -> str:
         """Write a version down, and the dataflow as it was begun, if nobody has. planned: the network, as `laid_out`. generation: of the
-        driver. Returns what contents are to call it. Raises LocationError if the store does not take it."""
+        driver. refreshed: only tables differ, which are read from there when they are needed: there may be many, and large ones. Returns
+        what contents are to call it. Raises LocationError if the store does not take it."""
         said = as_written(planned)
         digest, data = structure_digest(said), _bytes(said, network)
         program = program_named(generation, number, digest, digest_of(data))
-        self._layouts[digest], self._networks[digest] = planned, network
+        if not refreshed:
+            self._layouts[digest], self._networks[digest] = planned, network
         try:
             if (first := self._networks.get(self._begun)) is not None:
                 _create(self.store, version_name(""), _bytes(self.before, first))
@@ -124,9 +181,10 @@ class Programs:
     # ------------------------------------------------------------ going on
 
     def check(self, standing: Standing, dataflow: str) -> None:
-        """Raise ProgramChanged, naming the newest version, unless that is what was started here."""
+        """Raise ProgramChanged, naming the newest version, unless that is what was started here. What refreshed tables had there, they have
+        here from then on. Raises LocationError if that cannot be read."""
         newest = _contents(standing)[-1]
-        if self._digest(newest) == self.given:
+        if self._digest(newest) == self.given or self._follows(newest):
             return
         known = _named(newest)
         try:
@@ -141,6 +199,19 @@ class Programs:
             "its own"
         )
 
+    def _follows(self, content: Content) -> bool:
+        """Whether that is what was started here, but for what its refreshed tables have."""
+        if not self.contents:
+            return False
+        drawn, before = self.drawn.under(self.store, content, self._begun), self.given
+        digest = self._add(drawn.network)
+        if digest != self._digest(content):
+            return False
+        self.drawn, self.given = drawn, digest
+        if before != self._begun:  # Who stands by for months follows many.
+            del self._layouts[before], self._networks[before]
+        return True
+
     def acting(self, standing: Standing) -> list[tuple[Content, Layout]]:
         """What is to be made again, and by which layouts, in order; the first one is that of the newest checkpoint's epoch.
 
@@ -153,9 +224,17 @@ class Programs:
 
     def _layout(self, content: Content) -> Layout:
         digest = self._digest(content)
-        if digest not in self._layouts:
-            self._networks[digest], self._layouts[digest] = self._read(content, digest)
-        return self._layouts[digest]
+        if digest in self._layouts:
+            return self._layouts[digest]
+        network, planned = self._read(content, digest)
+        if not refreshed_tables(network):
+            self._networks[digest], self._layouts[digest] = network, planned
+        return planned
+
+    @property
+    def _known(self) -> list[Network]:
+        """Where the code of versions is looked for. The first one has their sources and sinks."""
+        return [self.drawn.network, *self.drawn.earlier, *self._networks.values()]
 
     def _read(self, content: Content, digest: str) -> tuple[Network, Layout]:
         name, what = version_name(content.program), _named(content)
@@ -166,7 +245,7 @@ class Programs:
             self._miss(content, f"{name}, where it was kept, is not there")
         consent = Consent(self.drawn.allow_pickle)
         try:
-            network = _with_boxes(self.drawn.network, _params_in(saved, self.drawn.network, consent))
+            network = _with_boxes(self.drawn.network, _params_in(saved, self._known, consent))
             planned = self.laid_out(network)
         except CodeNotAllowed as error:
             self._miss(content, f"it has code of yours, which is not run from a location unless you allow it ({_short(error)})", code=True)
@@ -274,17 +353,35 @@ def _print(box: Box) -> str:
     return digest_of_json(footprint(dict(box.params)))
 
 
-def _params_in(saved: Mapping[str, Any], network: Network, consent: Consent) -> dict[str, Mapping[str, Any]]:
-    """By box, its parameters there. One that is the same in the network is taken from that: its code needs no consent."""
+def _params_in(saved: Mapping[str, Any], networks: Sequence[Network], consent: Consent) -> dict[str, Mapping[str, Any]]:
+    """By box, its parameters there. One that is the same in one of the networks is taken from that: its code needs no consent."""
     found: dict[str, Mapping[str, Any]] = {}
     for each in saved["boxes"]:
         name = str(each["name"])
-        box = network.box(name)
-        if box.kind in ENDS or each["is"] == _print(box):
+        if networks[0].box(name).kind in ENDS:
+            continue
+        same = next((box for network in networks for box in network if box.name == name and each["is"] == _print(box)), None)
+        if same is not None:
+            found[name] = same.params
             continue
         if "params" not in each:
             raise _NotKept(f"box {name!r} could not be written down then: {str(each.get('not_kept'))[:300]}")
         found[name] = params_of(name, each["params"], consent)
+    return found
+
+
+def _tables_in(saved: Mapping[str, Any], network: Network, store: Store) -> dict[str, pa.Table]:
+    """What refreshed tables of the network had there, as far as the same boxes were joined with them. Raises LocationError."""
+    joined = {box.name for box in network.of_kind("table_join")}
+    found: dict[str, pa.Table] = {}
+    for each in saved["boxes"]:
+        if isinstance(each, dict) and each.get("name") in joined and "table" in each.get("params", ()):
+            try:
+                table = params_of(str(each["name"]), {"table": each["params"]["table"]}, Consent())["table"]
+            except (EvenflowError, TypeError) as error:
+                raise LocationError(f"{store.url}: what box {each['name']!r} was joined with cannot be read: {error}. {ALTERED}") from error
+            if isinstance(table, RefreshedTable) and isinstance(table.given, pa.Table):
+                found[str(table.name)] = table.given
     return found
 
 

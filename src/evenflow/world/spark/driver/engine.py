@@ -76,7 +76,8 @@ STARTS_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What `Engine.start` has been asked for, by the names of its parameters. network: with what Spark has to write for it first."""
+    """What `Engine.start` has been asked for, by the names of its parameters. network: with what Spark has to write for it first. read:
+    reads its refreshed tables."""
 
     flow: Dataflow
     network: Network
@@ -91,6 +92,7 @@ class Asked:
     watch: Watch | None
     earlier: Sequence[Dataflow]
     allow_pickle: bool
+    read: Callable[[], Mapping[str, pa.Table]]
 
 
 class Engine(Sited, EngineDisplay, ProfiledSites):
@@ -199,10 +201,9 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
             options = self.options
             check_region(group, flow.network, url=url, shedding=options.shedding, balance=options.balance)
             self._not_twice(group.name)
-        if tables:
+        if tables and self._session is not None:
             check_slots(self.spark.sparkContext, self.sites + self.spares, f"table {tables[0].name!r}, which Spark reads,")
         network = flow.network if url is None else spooled(flow.network, url, self.spark, self.sites + self.spares)
-        contents = read_first(tables, self.spark)
         availability = self.options.availability if availability is None else availability
         promised = None if durability is None else durability_named(durability, f"dataflow {flow.name!r}")
         asked = Asked(
@@ -219,11 +220,17 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
             watch,
             earlier,
             allow_pickle,
+            partial(read_first, tables, self._session),
         )
-        return self._start_unwritten(asked, contents) if url is None else self._start_at(url, asked)
+        return self._start_unwritten(asked) if url is None else self._start_at(url, asked)
 
-    def _start_unwritten(self, asked: Asked, contents: Mapping[str, pa.Table]) -> Run:
-        """Without a checkpoint location. contents: of refreshed tables."""
+    @property
+    def _session(self) -> SparkSession | None:
+        """With which tables are read."""
+        return self.spark
+
+    def _start_unwritten(self, asked: Asked) -> Run:
+        """Without a checkpoint location."""
         if asked.durability is not None:
             raise LocationError(
                 "durability says what is written down at a checkpoint location, and there is none: give checkpoint_location=, "
@@ -237,6 +244,7 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
             raise LocationError(f"{why}: checkpoint_location=, --checkpoint-location")
         if asked.standby:
             check_standby(None, take_over=asked.take_over)
+        contents = asked.read()
         planned = with_tables(planner(asked.network), contents)
         modes = self._modes(planned, asked.availability, asked.replicas, located=False)
         return self._start(asked.flow, planned, planner, asked.replicas, contents, None, asked.take_over, modes)
@@ -257,14 +265,12 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         made = cast("Callable[..., Layout]", layout)
         if asked.standby:
             check_standby(url, take_over=asked.take_over)
-        if tables := refreshed_tables(asked.flow.network):
-            why = f"table {tables[0].name!r} is read anew while the dataflow runs, so a restart at {url} could not make the same results"
-            raise LocationError(f"{why}: join a table that stays as it is, or run without a checkpoint location")
 
         def plan(given: Mapping[str, Any]) -> Layout:
             return made(network, **given) if group is None else as_region(made(network, **given), group, given["sites"])[0]
 
-        drawn = Drawn(network, tuple(each.network for each in asked.earlier), asked.allow_pickle) if group is None else None
+        earlier = tuple(each.network for each in asked.earlier)
+        drawn = Drawn(network, earlier, asked.allow_pickle, asked.read) if group is None else None
         in_group = None if group is None else group.name
 
         def looks() -> Found:
@@ -334,6 +340,7 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
         programs = None if found is None or over else found.programs
         if programs is not None and found is not None:
             programs.check(found.standing, flow.name)  # It may have been replaced while this driver stood by.
+            contents = programs.contents
         if fed:
             # A Spark query that reads results must not wait for tasks that wait for room which only it can make.
             needed = 2 if any(sink.where == "spark" for sink in planned.sinks.values()) else 1
@@ -364,7 +371,8 @@ class Engine(Sited, EngineDisplay, ProfiledSites):
             if self.options.shedding != "off" and (never := never_late_text(flow.network)):
                 driven.record(Kind.NEVER_SHED, never.rstrip(), sources=list(never_late(flow.network)))
             if contents:
-                run.refresh_tables(refreshed_tables(flow.network), contents, self.spark)
+                stale = found is not None and found.standing.begun is not None
+                run.refresh_tables(refreshed_tables(flow.network), contents, self._session, stale=stale)
             ingests: list[Ingest | Spooler] = [*ingesting(driven, coordinator, self.spark), *spooling(generations, coordinator, self.spark)]
             with self._lock:
                 self._there()

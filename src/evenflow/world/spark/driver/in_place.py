@@ -95,6 +95,7 @@ class Generations:
         self._asked: StopRequested | None = None
         self._finished = False
         self._told_failure = False
+        self._on_over: list[Callable[[], None]] = []
         self._survival = Survival()
         self._told_unclosed, self._over_s, self._stopped_s = False, time.monotonic(), 0.0
         if first.over.is_set():
@@ -127,6 +128,14 @@ class Generations:
                 return False
             self.over.wait(left_s)
         return True
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call when the run is over for good, in whatever thread ends it; at once, in the caller's, if it is. To return at once."""
+        with self._lock:
+            if not self._finished and not self.over.is_set():
+                self._on_over.append(call)
+                return
+        call()
 
     def settle(self, timeout_s: float | None = SINKS_S) -> bool:
         """Let sinks' threads finish what they are writing, and close, for which those of a run that has ended as it should may need long.
@@ -206,6 +215,8 @@ class Generations:
             outlet.last_words(self._tell)
         self._over_s = time.monotonic()
         self.over.set()
+        for call in self._on_over:
+            call()
 
     def _tell(self, error: EvenflowError) -> None:  # from any thread
         """Whoever watches hears why it has failed, once: what comes behind the first error follows from it."""

@@ -82,6 +82,7 @@ class Held:
     """One table as the run has it. read_s: when that was read, due_s: when it is to be read again (None: on demand), both monotonic.
 
     version, epoch: since which it is so, 0 for the start. failures: readings that failed since the last good one; error: why the last did.
+    unsure: what was read later was to be brought into the run, and nobody knows whether it was.
     """
 
     table: RefreshedTable
@@ -92,6 +93,7 @@ class Held:
     epoch: int = 0
     failures: int = 0
     error: str | None = None
+    unsure: bool = False
 
 
 def same_tables(flow: Dataflow, there: Mapping[str, pa.Table]) -> Sequence[RefreshedTable]:
@@ -106,7 +108,8 @@ def same_tables(flow: Dataflow, there: Mapping[str, pa.Table]) -> Sequence[Refre
 
 
 class Refresher:
-    """`begin` when the run has started, `end` when it is over; both return at once. contents: what was read of the tables at the start.
+    """`begin` when the run has started, `end` when it is over; both return at once. contents: what was read of the tables at the start;
+    stale: long ago, so those with an interval are read at once.
 
     bring: see `Bring`. alone: held from reading until the run has it; who holds it may change the run's version. record(kind, text,
     **details): makes an event of the run.
@@ -121,10 +124,12 @@ class Refresher:
         record: Callable[..., None],
         spark: SparkSession | None = None,
         group: str = "",
+        *,
+        stale: bool = False,
     ) -> None:
         self._bring, self._alone, self._record, self._spark, self._group = bring, alone, record, spark, group
         now_s = time.monotonic()
-        self._held = {table.name: Held(table, contents[table.name], now_s, _due_s(table, now_s)) for table in tables}
+        self._held = {table.name: Held(table, contents[table.name], now_s, _due_s(table, now_s, stale=stale)) for table in tables}
         self._asked: SimpleQueue[tuple[str, Future[Mapping[str, Any]]] | Word] = SimpleQueue()
         self._begun, self._ending = threading.Event(), threading.Event()
         self._thread = self._made()
@@ -246,10 +251,11 @@ class Refresher:
         held.due_s = _due_s(held.table, begun_s)
         try:
             content = read(held.table)
-            changed = not same_rows(content, held.content)
+            changed = held.unsure or not same_rows(content, held.content)
             if changed:
+                held.unsure = True
                 brought = self._bring(name, content)
-                held.content, held.version, held.epoch = content, brought["version"], brought["epoch"]
+                held.content, held.version, held.epoch, held.unsure = content, brought["version"], brought["epoch"], False
         except EvenflowError as error:
             if not self._ending.is_set():
                 held.failures, held.error = held.failures + 1, str(error)
@@ -260,5 +266,5 @@ class Refresher:
         return {"table": name, "changed": changed, "rows": held.content.num_rows, "version": held.version, "epoch": held.epoch}
 
 
-def _due_s(table: RefreshedTable, now_s: float) -> float | None:
-    return None if table.every_us is None else now_s + table.every_us / 1e6
+def _due_s(table: RefreshedTable, now_s: float, *, stale: bool = False) -> float | None:
+    return None if table.every_us is None else now_s + (0.0 if stale else table.every_us / 1e6)

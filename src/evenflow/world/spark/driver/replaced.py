@@ -14,7 +14,8 @@ from evenflow.coordinator.versions import asked_for, checked_version, columns_of
 from evenflow.errors import ClusterError, LocationError, OperationRefused
 from evenflow.plan.layout import Layout
 from evenflow.plan.plan import Plan, Version
-from evenflow.query.tables import RefreshedTable, with_tables
+from evenflow.query.refreshed import with_contents
+from evenflow.query.tables import RefreshedTable
 from evenflow.world.spark.cluster.interrupts import heeded
 from evenflow.world.spark.driver.program import pack_version
 from evenflow.world.spark.driver.refreshing import Refresher, same_tables
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from evenflow.query.network import Network
     from evenflow.world.locations.versions import Programs
     from evenflow.world.spark.driver.driver_loop import DriverLoop
+    from evenflow.world.spark.driver.in_place import Generations
     from evenflow.world.spark.driver.run_loop import RunLoop
 
 REFRESH_S: Final = 300.0
@@ -37,6 +39,7 @@ REFRESH_S: Final = 300.0
 class Replaceable:
     """What a run says of its versions. A part of `Run`."""
 
+    _generations: Generations
     _coordinator: DriverLoop
     _planner: Callable[..., Layout]
     _network: Network | None
@@ -104,7 +107,7 @@ class Replaceable:
 
         def make(plan: Plan, number: int) -> Version:
             version = checked_version(running, plan, wanted, number, expected)
-            return pack_version(self._kept(version, flow.network, wanted), wanted)
+            return pack_version(self._kept(version, with_contents(flow.network, contents), wanted), wanted)
 
         event = self._bring(make, timeout_s)
         if self._refresher is not None:
@@ -116,17 +119,18 @@ class Replaceable:
         """What is asked for, as what runs was planned. With a location, as a restart will plan it."""
         if self._programs is not None:
             try:
-                return with_tables(self._programs.laid_out(flow.network), contents)
+                return self._programs.laid_out(with_contents(flow.network, contents))
             except LocationError:
                 pass  # A source cannot go on so, which `differences` says.
         return asked_for(self._planner(flow.network, columns=columns_of(running)), running, contents)
 
-    def _kept(self, version: Version, network: Network, wanted: Layout) -> Version:
-        """Written down at the location, if there is one, before any entry of the journal names it."""
+    def _kept(self, version: Version, network: Network, wanted: Layout, *, refreshed: bool = False) -> Version:
+        """Written down at the location, if there is one, before any entry of the journal names it. refreshed: see `Programs.keep`."""
         journal = self._driven.machine.journal
         if self._programs is None or journal is None:
             return version
-        return replace(version, program=self._programs.keep(network, wanted, journal.generation, version.number))
+        program = self._programs.keep(network, wanted, journal.generation, version.number, refreshed=refreshed)
+        return replace(version, program=program)
 
     @heeded()
     def refresh(self, table: str | None = None, timeout_s: float = 300.0) -> dict[str, Any]:
@@ -141,19 +145,27 @@ class Replaceable:
         self._check_running()
         return dict(self._refresher.refresh(table, timeout_s))
 
-    def refresh_tables(self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], spark: SparkSession) -> None:
-        """Read these tables again while the run is under way. contents: what they had when its program was made."""
-
-        def bring(name: str, content: pa.Table) -> Mapping[str, Any]:
-            layout = self._driven.layout
-            return self._bring(
-                lambda plan, number: pack_version(with_table(layout, plan, name, content, number), in_version(layout, plan)), REFRESH_S
-            )
-
+    def refresh_tables(
+        self, tables: Sequence[RefreshedTable], contents: Mapping[str, pa.Table], spark: SparkSession | None, *, stale: bool = False
+    ) -> None:
+        """Read these tables again while the run is under way. contents: what they had when its program was made; stale: long ago."""
         group = f"evenflow-refresh-{self.id}"
-        self._refresher = Refresher(tables, contents, bring, self._versions, self._driven.record, spark, group)
+        record = lambda *said, **details: self._driven.record(*said, **details)  # noqa: E731  # Generations follow each other.
+        self._refresher = Refresher(tables, contents, self._bring_table, self._versions, record, spark, group, stale=stale)
         self._driven.on_started.append(self._refresher.begin)
-        self._driven.when_over(self._refresher.end)
+        self._generations.when_over(self._refresher.end)
+
+    def _bring_table(self, name: str, content: pa.Table) -> Mapping[str, Any]:
+        layout = self._driven.layout
+
+        def make(plan: Plan, number: int) -> Version:
+            version = with_table(layout, plan, name, content, number)
+            if self._programs is not None and self._network is not None and self._refresher is not None:
+                network = self._programs.going_on(with_contents(self._network, {**self._refresher.contents, name: content}))
+                version = self._kept(version, network, self._programs.laid_out(network), refreshed=True)
+            return pack_version(version, in_version(layout, plan))
+
+        return self._bring(make, REFRESH_S)
 
     def _bring(self, make: Callable[[Plan, int], Version], timeout_s: float) -> Mapping[str, Any]:
         """Go on as the version that is made for the newest plan, with a number. Returns what `Done` says of it. `_versions` is held."""

@@ -140,8 +140,8 @@ class StandingBy:
         while True:
             heed()
             verdict = self._look(store, standing)
-            if found.programs is not None and standing.ended is None and standing.generation:
-                found.programs.check(standing, self._dataflow)  # It could not go on as what the run was replaced by.
+            if not self._goes_on(found, standing):
+                verdict = Verdict.WAIT
             if verdict is Verdict.OVER:
                 self._note(Kind.STANDBY_ENDS, "the run has ended: nobody needs to stand by any more", generation=standing.generation)
                 self._tell()
@@ -152,6 +152,20 @@ class StandingBy:
                 passed_over = (*(found.passed_over if standing.base == base else ()), *fresh[1])
                 return replace(found, standing=fresh[0], passed_over=passed_over, saved=None, carried=None)
             self._pause.wait(self._machine.look_s)
+
+    def _goes_on(self, found: Found, standing: Standing) -> bool:
+        """Whether it is known that this driver can go on as what runs. Raises ProgramChanged if it could not; a store that fails shows
+        nothing, and what is superseded may be gone by now."""
+        if found.programs is None or standing.ended is not None or not standing.generation:
+            return True
+        try:
+            found.programs.check(standing, self._dataflow)
+        except LocationError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            self._trouble = str(error)
+            return False
+        return True
 
     def overtaken(self, why: str) -> None:
         """What `await_turn` said could be begun was not: somebody was faster."""

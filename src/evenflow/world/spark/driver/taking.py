@@ -1,7 +1,7 @@
 """A checkpoint location as a driver takes it: looked at, compared with the program that is to go on there, waited for, begun.
 
     evenflow.json         of which format it is
-    programs/DIGEST.json  what the dataflow is (see `query.structure`), by its digest
+    programs/DIGEST.json  what the dataflow is (see `query.structure`), by its digest; what its refreshed tables had (`locations.tables`)
     versions/...json      what it was replaced by (see `locations.versions`)
     journal/N.json        which rows form an epoch, what plans change, who has begun (see `availability.entries`)
 
@@ -32,6 +32,7 @@ from evenflow.coordinator.journal import Journal
 from evenflow.errors import Fenced, LocationError, ProgramChanged, SinkError
 from evenflow.plan.layout import Layout
 from evenflow.query.structure import Structure, as_before, as_written, first_difference, structure, structure_digest
+from evenflow.query.tables import with_tables
 from evenflow.sources.spooled import SpooledSource
 from evenflow.store import journal
 from evenflow.store.journal import Outcome
@@ -41,11 +42,13 @@ from evenflow.world.locations.carrying import Carried, carried
 from evenflow.world.locations.programs import program_bytes, program_name, read_program
 from evenflow.world.locations.silence import LOOK_S, alive_at, is_written
 from evenflow.world.locations.starting import Saved, bring, fields_in, layout_from, saved_at
+from evenflow.world.locations.tables import NOTHING, Contents
 from evenflow.world.locations.versions import Drawn, Programs, was_replaced
 from evenflow.world.spark.cluster.interrupts import heed
 from evenflow.world.spark.driver.readable import readable, readable_on
 
 Planning = Mapping[str, int | None]
+Plans = Callable[[Planning], Layout]
 Own = tuple[int, str]
 """Generation and nonce by which a driver knows its own entries."""
 LEAVE_TRIES: Final = 5
@@ -102,7 +105,7 @@ class Taken:
 def look(
     url: str,
     dataflow: str,
-    plan: Callable[[Planning], Layout],
+    plan: Plans,
     planning: Planning,
     from_savepoint: str | None = None,
     drop_state: Collection[str] = (),
@@ -111,10 +114,11 @@ def look(
 ) -> Found:
     """What is there, if `dataflow` can go on with it; a location is made if there is none. plan: makes the layout. planning: arguments for
     that, which count if this is the first start. from_savepoint: what the first start begins with; later ones go on, and do not look at it.
-    drop_state: see `carrying`. group: the run is a region of that group. drawn: what is planned; None of a region.
+    drop_state: see `carrying`. group: the run is a region of that group. drawn: what is planned; None of a region. Its refreshed tables are
+    read at the first start, and later have what they had there.
 
     Raises LocationError if it is no location, of another dataflow, or of one that does something else, naming the box and what differs;
-    JournalCorrupt; ProgramMissing; what planning raises.
+    JournalCorrupt; ProgramMissing; TableError; what planning raises.
     """
     first = checked(plan(planning))  # What is wrong with the query itself is said first, and leaves no location behind.
     there = None if from_savepoint is None else head_of(open_store(url))
@@ -127,6 +131,9 @@ def look(
         raise LocationError(
             f"{location.store.url} was begun without a savepoint, and has a run of its own: start from {from_savepoint} at another location"
         )
+    if begun is None and drawn is not None and drawn.tables:
+        drawn = drawn.reading()
+        first = with_tables(first, drawn.contents)
     if begun is None and from_savepoint is not None:
         return _looked_at(location, saved_at(from_savepoint), plan, drop_state, drawn)
     if begun is None:
@@ -138,11 +145,14 @@ def look(
         )
     before = read_program(location.store, begun.digest)
     if drawn is not None and was_replaced(standing):
-        were = Programs.replaced(location.store, before, begun.planning, drawn)
-        were.check(standing, dataflow)
+        were = Programs.replaced(location.store, before, begun.planning, drawn, standing)
+        if standing.ended is None or not drawn.tables:
+            were.check(standing, dataflow)
         layout = were.started if standing.ended is not None else were.acting(standing)[0][1]
         return Found(location, standing, begun.planning, layout, before, passed_over, programs=were)
-    layout = as_before(first if dict(begun.planning) == dict(planning) else plan(begun.planning), before, begun.planning["sites"] or 1)
+    drawn = drawn if drawn is None else drawn.as_recorded(location.store, standing, begun.digest)
+    layout = first if dict(begun.planning) == dict(planning) else plan(begun.planning)
+    layout = as_before(layout if drawn is None else with_tables(layout, drawn.contents), before, begun.planning["sites"] or 1)
     differs = first_difference(before, as_written(layout))
     if differs is not None:
         raise ProgramChanged(
@@ -159,10 +169,8 @@ def _programs(location: Location, before: Structure, planning: Planning, drawn: 
     return None if drawn is None else Programs.begun(location.store, before, planning, drawn, planned)
 
 
-def _looked_at(
-    location: Location, saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str], drawn: Drawn | None
-) -> Found:
-    layout, carried = _carried(saved, plan, drop_state)
+def _looked_at(location: Location, saved: Saved, plan: Plans, drop_state: Collection[str], drawn: Drawn | None) -> Found:
+    layout, carried = _carried(saved, plan, drop_state, {} if drawn is None else drawn.contents)
     for name, source in layout.sources.items():
         if isinstance(source, SpooledSource):
             raise LocationError(
@@ -174,9 +182,9 @@ def _looked_at(
     return Found(location, standing, planning, layout, now, (), saved, carried, _programs(location, now, planning, drawn, layout))
 
 
-def _carried(saved: Saved, plan: Callable[[Planning], Layout], drop_state: Collection[str]) -> tuple[Layout, Carried]:
-    """The program, and what it takes over. Raises LocationError if something is in the way."""
-    layout = layout_from(saved, checked(plan(saved.begun.planning)))
+def _carried(saved: Saved, plan: Plans, drop_state: Collection[str], contents: Contents = NOTHING) -> tuple[Layout, Carried]:
+    """The program, with what was read of its tables, and what it takes over. Raises LocationError if something is in the way."""
+    layout = layout_from(saved, with_tables(checked(plan(saved.begun.planning)), contents))
     found = carried(saved.made, saved.content, saved.program, as_written(layout), drop_state, fields_in(layout))
     found.demand(saved.store.url)
     return layout, found
@@ -260,6 +268,8 @@ def begin(found: Found, tries: int = 1) -> Taken:
         pass
     except OSError as error:
         raise LocationError(explain("write what the dataflow is", found.url, error)) from error
+    if before.begun is None and found.programs is not None:
+        found.programs.keep_first()
     if found.saved is not None and found.carried is not None:
         found = replace(found, carried=replace(found.carried, made=bring(found.saved, found.carried, store)))
         before = Standing()
