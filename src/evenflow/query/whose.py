@@ -10,28 +10,26 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import wraps
 from itertools import count
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from evenflow.errors import NotPortable
+from evenflow.query.drawing import Arrow
 from evenflow.query.given import selected, unnamed
 from evenflow.query.join import Join, out_columns
 from evenflow.query.lineage import passed_on
 from evenflow.query.network import Box, Network
 from evenflow.query.spark_column import Meant, meaning
 
-if TYPE_CHECKING:
-    from evenflow.query.handle import HandledStream
-
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound="HandledStream")
+S = TypeVar("S", bound=Arrow)
 
 _NUMBERS: Final = count(1)
-_NUMBERED: Final[WeakValueDictionary[int, HandledStream]] = WeakValueDictionary()
+_NUMBERED: Final[WeakValueDictionary[int, Arrow]] = WeakValueDictionary()
 
 
-def number_for(stream: HandledStream) -> int:
+def number_for(stream: Arrow) -> int:
     """A number of its own, which its columns carry."""
     number = next(_NUMBERS)
     _NUMBERED[number] = stream
@@ -49,18 +47,18 @@ def taking_columns(method: Callable[Concatenate[S, P], R]) -> Callable[Concatena
     return taking
 
 
-def columns_in(stream: HandledStream) -> AbstractContextManager[None]:
+def columns_in(stream: Arrow) -> AbstractContextManager[None]:
     """Expressions that are read meanwhile are of this stream."""
     return meaning(lambda number, name: (become(stream, number, name),))
 
 
-def read_in(stream: HandledStream, given: Iterable[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def read_in(stream: Arrow, given: Iterable[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Expressions of this stream as boxes know them: those with their names, and those that get one."""
     with columns_in(stream):
         return [selected(each) for each in given], {name: unnamed(each) for name, each in named.items()}
 
 
-def become(stream: HandledStream, number: int | None, name: str) -> str:
+def become(stream: Arrow, number: int | None, name: str) -> str:
     """What a column of the stream of that number is called in this one; of a DataFrame for None. The name as it is where nobody knows.
 
     Raises NotPortable for a column of a DataFrame that no join above has brought in, or several have.
@@ -72,7 +70,7 @@ def become(stream: HandledStream, number: int | None, name: str) -> str:
     return name if name in found or not found else found[0]
 
 
-def sides(left: HandledStream, right: HandledStream | None) -> Meant:
+def sides(left: Arrow, right: Arrow | None) -> Meant:
     """In a condition of a join: `l` or `r` before the column, unless only its name can say that. right: None for a table. What both come
     from is the one that is joined itself, if one is."""
     streams = {"l": left} if right is None else {"l": left, "r": right}
@@ -92,7 +90,7 @@ def sides(left: HandledStream, right: HandledStream | None) -> Meant:
     return meant
 
 
-def boxes_above(stream: HandledStream) -> Iterator[Box]:
+def boxes_above(stream: Arrow) -> Iterator[Box]:
     """Those that the stream comes from, the nearest first."""
     network, seen, next_ = stream.flow.network, set[str](), [stream.box.name]
     while next_:
@@ -102,12 +100,12 @@ def boxes_above(stream: HandledStream) -> Iterator[Box]:
             next_ += [up for up, _ in box.inputs]
 
 
-def _of_stream(stream: HandledStream, number: int, name: str) -> list[str]:
+def _of_stream(stream: Arrow, number: int, name: str) -> list[str]:
     whose = _NUMBERED.get(number)
     if whose is None or whose.flow is not stream.flow or whose.box.name == stream.box.name:
         return []
     network, wanted = stream.flow.network, (whose.box.name, whose.port, name)
-    return [column for column in stream.columns if _is(network, (stream.box.name, stream.port, column), wanted)]
+    return [column for column in stream.schema.names if _is(network, (stream.box.name, stream.port, column), wanted)]
 
 
 def _is(network: Network, column: tuple[str, int, str], wanted: tuple[str, int, str]) -> bool:
@@ -123,11 +121,11 @@ def _is(network: Network, column: tuple[str, int, str], wanted: tuple[str, int, 
     return False
 
 
-def _of_table(stream: HandledStream, name: str) -> list[str]:
+def _of_table(stream: Arrow, name: str) -> list[str]:
     found: list[str] = []
     network = stream.flow.network
     for box in boxes_above(stream):
         if box.kind == "table_join" and isinstance(join := box.params["join"], Join):
             columns = out_columns(join, network.input_schemas(box)[0], box.params["table"].schema)
             found += [each.field.name for each in columns if each.right == name and each.left is None]
-    return [column for column in found if column in stream.columns]
+    return [column for column in found if column in stream.schema.names]
