@@ -91,9 +91,39 @@ def anti(a: Any, b: Any, F: Any) -> Any:
     return a.join(b, (a.k == b.k) & (a.ts == b.ts), "left_anti")
 
 
-@pytest.mark.parametrize("draw", [inner, several, nobody, dropped, of_a_step_before, grouped, semi, anti])
+def aliases(a: Any, b: Any, F: Any) -> Any:
+    made = a.alias("o").join(b.alias("s"), (F.col("o.k") == F.col("s.k")) & (F.col("o.ts") == F.col("s.ts")), "left")
+    return made.where("s.v > 20 or s.k is null").select("o.k", "o.v", F.col("s.name"), (F.col("s.v") + F.col("o.v")).alias("sum"))
+
+
+def aliases_in_text(a: Any, b: Any, F: Any) -> Any:
+    """The example of Spark's guide, with qualifiers."""
+    made = a.alias("o").join(b.alias("s"), F.expr("o.k = s.k AND s.ts >= o.ts AND s.ts <= o.ts + interval 2 seconds"), "leftOuter")
+    return made.selectExpr("o.k", "s.v AS theirs", "coalesce(s.name, 'none') AS name").where("theirs <> 12 or theirs is null")
+
+
+def aliases_further_on(a: Any, b: Any, F: Any) -> Any:
+    made = a.where("v > 10").alias("o").join(b.alias("s"), F.expr("o.k = s.k AND o.ts = s.ts"))
+    counted = made.where("o.v < s.v").withColumn("twice", F.col("s.v") * 2)
+    return counted.select("twice", F.to_json(F.struct("o.k", "s.v")).alias("p"), "s.name", (F.col("o.k") + 1).alias("next"))
+
+
+def alias_of_one_stream(a: Any, b: Any, F: Any) -> Any:
+    return a.alias("o").where("o.v > 10 AND o.k IS NOT NULL").select("o.v", F.upper("o.k").alias("k"))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        inner, several, nobody, dropped, of_a_step_before, grouped, semi, anti, aliases, aliases_in_text, aliases_further_on,
+    ],
+)  # fmt: skip
 def test_of_two_streams(spark: Any, draw: Draw) -> None:
     assert plain(streams(draw)) == plain(frames(spark, draw))
+
+
+def test_of_one_stream(spark: Any) -> None:
+    assert plain(streams(alias_of_one_stream, table=False)) == plain(frames(spark, alias_of_one_stream))
 
 
 def named(a: Any, b: Any, F: Any) -> Any:
@@ -104,8 +134,13 @@ def missing(a: Any, b: Any, F: Any) -> Any:
     return a.join(b, a.k == b.k, "left").where(b.k.isNull()).select(a.v, "name")
 
 
+def alias_of_a_frame(a: Any, b: Any, F: Any) -> Any:
+    made = a.alias("o").join(F.broadcast(b.alias("s")), F.expr("o.k = s.k AND s.v > o.v"), "left")
+    return made.where(F.col("s.k").isNull() | (F.col("s.name") == "one")).select("o.v", "s.name", "s.k")
+
+
 @pytest.mark.parametrize("refreshed", [False, True])
-@pytest.mark.parametrize("draw", [named, missing])
+@pytest.mark.parametrize("draw", [named, missing, alias_of_a_frame])
 def test_of_a_stream_and_a_frame(spark: Any, draw: Draw, refreshed: bool) -> None:
     table = spark.createDataFrame(RIGHT, SHOPS)
     assert plain(streams(draw, table)) == plain(frames(spark, draw))
@@ -137,6 +172,15 @@ def test_what_has_no_side_is_named(spark: Any) -> None:
         a.join(b, (F.col("k") == F.col("k")) & (a.ts == b.ts))
     with pytest.raises(NotPortable, match="no join has brought a column 'k' of a DataFrame into this stream"):
         a.where(spark.createDataFrame(RIGHT, SHOPS).k > 1)
+    for wrong, why in (
+        ("a.alias('1')", "cannot go before names"), ("a.alias('x').join(b, F.expr('y.k = x.k'))", "'y.k': the sides of a join"),
+        ("a.alias('x').join(b.alias('x'), F.expr('x.k = x.v'))", "both sides have something called x"),
+        ("a.alias('x').select('x.nope')", "there is no column x.nope here"),
+        ("a.alias('x').select('v').select('x.k')", "there is no column x.k here"),
+        ("a.alias('x').join(a.alias('y'), F.expr('x.k = y.k AND x.ts = y.ts')).select('y.k')", "y.k could be k or k_right"),
+    ):  # fmt: skip
+        with pytest.raises(QueryError, match=why):
+            eval(wrong, {"a": a, "b": b, "F": F})
     frame = spark.createDataFrame(RIGHT, SHOPS)
     twice = a.join(frame, a.k == frame.k).join(frame.select("k", "name"), a.k == frame.k, suffix="_again")
     with pytest.raises(NotPortable, match="several joins have brought a column 'k' of a DataFrame"):

@@ -34,7 +34,6 @@ def test_what_is_listed_is_not_there() -> None:
         ("writeStream", "engine.start"),
         ("rollup", "GROUP BY ROLLUP"),
         ("show", "evenflow.testing.run"),
-        ("alias", "suffix"),
         ("mapInPandas", "flat_map"),
         ("isStreaming", "every stream is"),
         ("kind", r"F\.col\('kind'\)"),

@@ -25,7 +25,6 @@ METHODS: Final[Mapping[str, str]] = {
     "pivot": f"{_BY_SQL}: FROM t PIVOT (sum(x) FOR k IN ('a', 'b')); or sum of CASE WHEN k = 'a' THEN x END",
     "crossJoin": f"{_BY_SQL}, or .join(table, condition=...) with columns that are equal",
     "lateralJoin": f"{_BY_SQL}: LATERAL",
-    "alias": "columns have no qualifiers here: rename those that both sides have, or give suffix='_right' to the join (sides l and r)",
     **dict.fromkeys(("sample", "sampleBy", "randomSplit"), "take rows by a hash of theirs: .where('pmod(hash(id), 100) < 5')"),
     **dict.fromkeys(("mapInPandas", "mapInArrow"), _IN_BATCHES),
     **dict.fromkeys(("applyInPandas", "applyInArrow", "apply", "applyInPandasWithState", "transformWithState"), _BY_KEY),

@@ -44,6 +44,15 @@ class Arrow(Protocol):
     def schema(self) -> pa.Schema: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Aliased:
+    """What an alias stands for: an output port of a box, or the table that the box joins with."""
+
+    handle: Handle
+    port: int
+    table: bool = False
+
+
 class Drawing:
     """A name and the boxes drawn so far."""
 
@@ -54,6 +63,7 @@ class Drawing:
         self.name = name
         self._boxes: dict[str, Box] = {}
         self._handles: dict[str, Handle] = {}
+        self.aliases: dict[str, list[Aliased]] = {}
 
     @property
     def network(self) -> Network:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from evenflow.errors import QueryError
 from evenflow.query.absent import absent, by_name
 from evenflow.query.check import stream_type
-from evenflow.query.drawing import Drawing, Handle
+from evenflow.query.drawing import Aliased, Drawing, Handle
 from evenflow.query.given import box_name, spelled
 from evenflow.query.kinds.judging import known
 from evenflow.query.kinds.kind import StreamType
@@ -35,6 +35,7 @@ class HandledStream:
         self._parts = parts or {"": handle}
         self._late_columns = late_columns
         self._number: int | None = None
+        self.alias_name: str | None = None
 
     # ------------------------------------------------ what it is
 
@@ -96,6 +97,16 @@ class HandledStream:
             if column is None:
                 raise TypeError(f"a Stream has no columns of its own: {by_name(name)}")
             return column
+
+    def alias(self, alias: str) -> Self:
+        """The same stream under a name that goes before its columns, as in PySpark: `a.alias("o").join(b.alias("s"), F.col("o.k") ==
+        F.col("s.k")).select("o.id", "s.v")`. In texts, in columns, and in whatever is drawn behind it. See `name` for that of its box."""
+        if not isinstance(alias, str) or not alias.isidentifier():
+            raise QueryError(f"{alias!r:.60} cannot go before names of columns: give the stream an alias such as 'orders'")
+        made = type(self)(self.flow, self._handle, self.port, self._parts, self._late_columns)
+        made.alias_name = alias
+        self.flow.aliases.setdefault(alias, []).append(Aliased(self._handle, self.port))
+        return made
 
     def name(self, name: str) -> Self:
         """Rename the box that this stream comes from. Returns the stream. Raises QueryError if the name is taken."""

@@ -18,6 +18,7 @@ from sqlglot import exp
 from evenflow.errors import QueryError
 from evenflow.query import whose
 from evenflow.query.changing import draw_changing
+from evenflow.query.drawing import Aliased
 from evenflow.query.duration import duration_us
 from evenflow.query.given import box_name, names_of, spelled
 from evenflow.query.handle import HandledStream
@@ -73,31 +74,55 @@ def draw_join(
         raise QueryError(f"box {box!r}: two tables are called {table.name!r}; give one of them another name")
     with naming(box):
         join = _split(_by(join, names, left.schema, table.schema), condition, left.schema, table.schema, None, None)
-    return left._drawn("table_join", {"join": join, "table": table}, (left,), name, "join")
+    drawn = left._drawn("table_join", {"join": join, "table": table}, (left,), name, "join")
+    for alias in _alias_of(right):
+        left.flow.aliases.setdefault(alias, []).append(Aliased(drawn.handle, 0, table=True))
+    return drawn
 
 
-def _without_columns(left: HandledStream, right: Any, on: Any, condition: str | None) -> tuple[Any, str | None, bool]:
-    """Columns of PySpark that `on` has, as a condition: whose each is says the stream or DataFrame that it was taken from, `a.k == b.k`, or
-    who has a column of that name. And whether it has some: then `b.k` is told from `a.k` behind the join, too."""
+def _without_columns(left: HandledStream, right: Any, on: Any, condition: Any) -> tuple[Any, Any, bool]:
+    """Columns of PySpark that `on` has, as a condition: whose each is says the stream, the DataFrame or the alias that it was taken from,
+    `a.k == b.k`, or who has a column of that name. And whether it has some: then `b.k` is told from `a.k` behind the join, too."""
     given = list(on) if isinstance(on, list | tuple) else [on]
-    if not given or not all(is_spark_column(each) and name_of(each) is None for each in given):
+    told = bool(given) and all(is_spark_column(each) and name_of(each) is None for each in given)
+    aliases = {**left.flow.aliases, **dict.fromkeys(_alias_of(right))}
+    texts = [condition] if isinstance(condition, str) and (told or aliases) else []
+    if not told and not texts:
         return on, condition, False
-    other = right if isinstance(right, HandledStream | RefreshedTable) else table_of("join", right)
-    sides = {"l": left.schema.names, "r": other.schema.names}
+    names = {"l": left.schema.names, "r": _columns(right)}
 
     def sided(node: exp.Expr) -> exp.Expr:
-        if not isinstance(node, exp.Column) or node.table:
+        if not isinstance(node, exp.Column) or (node.table and (node.table in names or node.table not in aliases)):
             return node
-        owners = [side for side, names in sides.items() if spelled(node.name, names) in names]
+        if node.table:
+            return whose.of_side(left, right if isinstance(right, HandledStream) else None, _alias_of(right), node)
+        owners = [side for side, columns in names.items() if spelled(node.name, columns) in columns]
         if len(owners) != 1:
             who = "both sides have" if owners else "no side has"
             raise QueryError(f"{who} a column {node.name!r}; say whose it is, as in a.join(b, a.k == b.k) or condition='l.k = r.k'")
         return exp.column(node.name, table=owners[0], quoted=True)
 
-    with meaning(whose.sides(left, right if isinstance(right, HandledStream) else None)):
-        texts = [text_of(each) for each in given]
+    if told:
+        with meaning(whose.sides(left, right if isinstance(right, HandledStream) else None)):
+            texts = [*map(text_of, given), *texts]
     trees = [parse(text).transform(sided) for text in texts]
-    return None, to_sql(exp.and_(*trees, *([] if condition is None else [parse(condition)]))), True
+    return None if told else on, to_sql(exp.and_(*trees)), told
+
+
+def _columns(right: Any) -> list[str]:
+    """Of a stream or a table, without asking Spark for its rows."""
+    schema = getattr(right, "schema", None)
+    return list(schema.names if isinstance(schema, pa.Schema) else right.columns)
+
+
+def _alias_of(right: Any) -> tuple[str, ...]:
+    """Of a DataFrame of Spark."""
+    if not hasattr(right, "_jdf"):
+        return ()
+    plan = right._jdf.queryExecution().analyzed()
+    while plan.getClass().getSimpleName() == "ResolvedHint":
+        plan = plan.child()
+    return (str(plan.alias()),) if plan.getClass().getSimpleName() == "SubqueryAlias" else ()
 
 
 def _names(box: str, on: str | Sequence[str] | None) -> tuple[str, ...]:

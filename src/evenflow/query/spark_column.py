@@ -27,8 +27,9 @@ BEHIND: Final = {"isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
 BEFORE: Final = {"!": "NOT", "not": "NOT", "negative": "-", "~": "~"}
 
 
-Meant = Callable[[int | None, str], Iterable[str]]
-"""The parts of the name, where an expression stands, of a column that was taken from a stream of that number (None: from a DataFrame)."""
+Meant = Callable[[int | str | None, str], Iterable[str]]
+"""The parts of the name, where an expression stands, of a column that was taken from the stream of that number (None: from a DataFrame), or
+that is behind that alias; none if there is no such alias."""
 
 _MEANT: Final[ContextVar[Meant | None]] = ContextVar("meant", default=None)
 
@@ -141,15 +142,19 @@ def _attribute(node: Any) -> str:
 def _parts(node: Any) -> list[str]:
     """Of a column's name, where the expression stands."""
     parts, meant = list(_seq(node.nameParts())), _MEANT.get()
-    if meant is None or len(parts) > 1 or not node.planId().isDefined():
+    if meant is None:
         return parts
-    return list(meant(node.planId().get(), *parts))
+    if len(parts) > 1:
+        found = tuple(meant(parts[0], parts[1]))
+        return [*found, *parts[2:]] if found else parts
+    return list(meant(node.planId().get(), *parts)) if node.planId().isDefined() else parts
 
 
 def _own_name(node: Any) -> str | None:
     """That a column had where it was taken from, if it is one."""
     if _kind(node) == "UnresolvedAttribute":
-        return str(node.nameParts().apply(0)) if node.nameParts().size() == 1 else None
+        given = list(_seq(node.nameParts()))
+        return given[-1] if len(given) == 1 or given != _parts(node) else None
     return str(node.expression().name()) if _is_of_frame(node) else None
 
 
@@ -180,7 +185,10 @@ def _field(node: Any) -> str:
     """What struct(...) is made of, with the name that the field gets from it."""
     if _kind(node) == "Alias":
         return f"{_text(node.child())} AS {_quoted(node.name().apply(0))}"
-    return str(node.expression()) if _kind(node) == "SqlExpression" else _text(node)
+    text, own = _text(node), _own_name(node)
+    if own is not None and text != _quoted(own):
+        return f"{text} AS {_quoted(own)}"
+    return str(node.expression()) if _kind(node) == "SqlExpression" else text
 
 
 def _star(node: Any) -> str:

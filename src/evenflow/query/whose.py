@@ -1,25 +1,29 @@
 """Whose a column is that was taken from a stream or a DataFrame: `a.join(b, a.k == b.k)`, `joined.where(b.k.isNull())`.
 
 Streams give columns of PySpark that carry the stream's number. Where such a column stands in an expression of another stream, it is what
-has become of it on the way there, as long as boxes pass it on as it is: behind a join with a suffix `b.k` is `k_right`.
+has become of it on the way there, as long as boxes pass it on as it is: behind a join with a suffix `b.k` is `k_right`. So is a column
+behind an alias, `"b.k"` of `stream.alias("b")`, in texts and in columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import wraps
+from functools import partial, wraps
 from itertools import count
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from evenflow.errors import NotPortable
+from sqlglot import exp
+
+from evenflow.errors import NotPortable, QueryError
 from evenflow.query.drawing import Arrow
-from evenflow.query.given import selected, unnamed
-from evenflow.query.join import Join, out_columns
+from evenflow.query.given import selected, spelled, unnamed
+from evenflow.query.join import Join, OutColumn, out_columns
 from evenflow.query.lineage import passed_on
 from evenflow.query.network import Box, Network
 from evenflow.query.spark_column import Meant, meaning
+from evenflow.query.sql.parser import parse, to_sql
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,20 +46,57 @@ def taking_columns(method: Callable[Concatenate[S, P], R]) -> Callable[Concatena
     @wraps(method)
     def taking(stream: S, /, *args: P.args, **named: P.kwargs) -> R:
         with columns_in(stream):
-            return method(stream, *args, **named)
+            if not stream.flow.aliases:
+                return method(stream, *args, **named)
+            read: Any = partial(_unqualified, stream, named=method.__name__ == "select")
+            by_name: Any = {key: _unqualified(stream, value, named=False) for key, value in named.items()}
+            return method(stream, *map(read, args), **by_name)
 
     return taking
 
 
 def columns_in(stream: Arrow) -> AbstractContextManager[None]:
     """Expressions that are read meanwhile are of this stream."""
-    return meaning(lambda number, name: (become(stream, number, name),))
+
+    def meant(owner: int | str | None, name: str) -> tuple[str, ...]:
+        if isinstance(owner, str):
+            found = behind_alias(stream, owner, name)
+            return () if found is None else (found,)
+        return (become(stream, owner, name),)
+
+    return meaning(meant)
+
+
+def _unqualified(stream: Arrow, given: Any, *, named: bool) -> Any:
+    """A text, or several, with what columns behind an alias are called here. named: `b.k` alone is still called `k`."""
+    if isinstance(given, list | tuple):
+        return type(given)(_unqualified(stream, each, named=named) for each in given)
+    if isinstance(given, Mapping):
+        return {key: _unqualified(stream, each, named=False) for key, each in given.items()}
+    if not isinstance(given, str) or not any(f"{alias}." in given.replace("`", "") for alias in stream.flow.aliases):
+        return given
+    tree = parse(given)
+
+    def column(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or len(node.parts) < 2:
+            return node
+        alias, name, *fields = (part.name for part in node.parts)
+        found = behind_alias(stream, alias, name)
+        return node if found is None else _field(exp.column(found, quoted=True), fields)
+
+    made = tree.transform(column)
+    if isinstance(tree, exp.Column) and isinstance(made, exp.Column):
+        return f"{to_sql(made)} AS `{tree.name}`" if named and made.name != tree.name else made.name
+    return to_sql(made)
 
 
 def read_in(stream: Arrow, given: Iterable[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Expressions of this stream as boxes know them: those with their names, and those that get one."""
     with columns_in(stream):
-        return [selected(each) for each in given], {name: unnamed(each) for name, each in named.items()}
+        return (
+            [_unqualified(stream, selected(each), named=False) for each in given],
+            {name: _unqualified(stream, unnamed(each), named=False) for name, each in named.items()},
+        )
 
 
 def become(stream: Arrow, number: int | None, name: str) -> str:
@@ -70,13 +111,39 @@ def become(stream: Arrow, number: int | None, name: str) -> str:
     return name if name in found or not found else found[0]
 
 
+def behind_alias(stream: Arrow, alias: str, name: str) -> str | None:
+    """What column `name` of what the alias stands for is called in the stream; None if there is no such alias above. Raises QueryError if
+    that has no such column, or nothing of it is left here, or both sides of a join have it."""
+    boxes = {box.name: box for box in boxes_above(stream)}
+    meant = [each for each in stream.flow.aliases.get(alias, ()) if each.handle.name in boxes]
+    if not meant:
+        return None
+    network, at = stream.flow.network, min(meant, key=lambda each: list(boxes).index(each.handle.name))
+    box = boxes[at.handle.name]
+    own = spelled(name, (box.params["table"].schema if at.table else box.schemas[at.port]).names)
+    if at.table:
+        out = [each.field.name for each in _columns_of(network, box) if each.right == own]
+    else:
+        out = [own] if own in box.schemas[at.port].names else []
+    found: list[str] = [
+        c for c in stream.schema.names if any(_is(network, (stream.box.name, stream.port, c), (box.name, at.port, o)) for o in out)
+    ]
+    if not found:
+        raise QueryError(f"there is no column {alias}.{name} here: {alias} has none of that name, or it was computed anew or left out")
+    if len(found) > 1:
+        raise QueryError(f"{alias}.{name} could be {' or '.join(found)}, which both come from it: write the one that is meant")
+    return found[0]
+
+
 def sides(left: Arrow, right: Arrow | None) -> Meant:
     """In a condition of a join: `l` or `r` before the column, unless only its name can say that. right: None for a table. What both come
     from is the one that is joined itself, if one is."""
     streams = {"l": left} if right is None else {"l": left, "r": right}
     above = {side: {box.name for box in boxes_above(stream)} for side, stream in streams.items()}
 
-    def meant(number: int | None, name: str) -> tuple[str, ...]:
+    def meant(number: int | str | None, name: str) -> tuple[str, ...]:
+        if isinstance(number, str):
+            return ()  # Aliases are looked for where the condition is put together.
         stream = None if number is None else _NUMBERED.get(number)
         if stream is None:
             return ("r", name) if number is None and right is None else (name,)
@@ -88,6 +155,27 @@ def sides(left: Arrow, right: Arrow | None) -> Meant:
         return found[0], become(streams[found[0]], number, name)
 
     return meant
+
+
+def of_side(left: Arrow, right: Arrow | None, table: Collection[str], column: exp.Column) -> exp.Expr:
+    """A column behind an alias, in the condition of a join. table: aliases of the table that is the right side, if it is one. Raises
+    QueryError if both sides have the alias, or none has."""
+    alias, name, *fields = (part.name for part in column.parts)
+    if alias in table:
+        side, found = "r", name
+    else:
+        streams = {"l": left} if right is None else {"l": left, "r": right}
+        own = [side for side, each in streams.items() if getattr(each, "alias_name", None) == alias] or [*streams]
+        there = {side: of for side in own if (of := behind_alias(streams[side], alias, name)) is not None}
+        if len(there) != 1:
+            who = "both sides have" if there else "no side has"
+            raise QueryError(f"{who} something called {alias}: give each side an alias of its own")
+        ((side, found),) = there.items()
+    return _field(exp.column(found, table=side, quoted=True), fields)
+
+
+def _field(column: exp.Column, fields: Sequence[str]) -> exp.Expr:
+    return exp.Dot.build([column, *map(exp.to_identifier, fields)]) if fields else column
 
 
 def boxes_above(stream: Arrow) -> Iterator[Box]:
@@ -125,7 +213,11 @@ def _of_table(stream: Arrow, name: str) -> list[str]:
     found: list[str] = []
     network = stream.flow.network
     for box in boxes_above(stream):
-        if box.kind == "table_join" and isinstance(join := box.params["join"], Join):
-            columns = out_columns(join, network.input_schemas(box)[0], box.params["table"].schema)
-            found += [each.field.name for each in columns if each.right == name and each.left is None]
+        if box.kind == "table_join" and isinstance(box.params["join"], Join):
+            found += [each.field.name for each in _columns_of(network, box) if each.right == name and each.left is None]
     return [column for column in found if column in stream.schema.names]
+
+
+def _columns_of(network: Network, box: Box) -> list[OutColumn]:
+    """Of a join with a table."""
+    return list(out_columns(box.params["join"], network.input_schemas(box)[0], box.params["table"].schema))
