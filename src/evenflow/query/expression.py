@@ -178,7 +178,7 @@ def _no_aggregate(text: str, call: exp.Expr) -> str:
     known = ", ".join(sorted(set(AGGREGATES.values())))
     inner = [n for n in call.find_all(exp.Anonymous) if n.name.lower() in AGGREGATES]
     if isinstance(call, exp.Filter):
-        return f"{text!r}: FILTER is not available; aggregate over CASE WHEN condition THEN value END instead"
+        return f"{text!r}: FILTER is not available with {call.this.name}; aggregate over CASE WHEN condition THEN value END instead"
     if inner and "distinct" in text.lower() and not call.find(exp.Distinct):
         made = to_sql(inner[0])
         return f"{text!r} is made of {made!r}; aggregate that and compute with it in a later select, or group by the values first"

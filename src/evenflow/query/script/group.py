@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
 from sqlglot import exp
 
@@ -25,7 +25,8 @@ from evenflow.query.script.running import states
 from evenflow.query.script.sets import by_all, sets_of, spread_sets
 from evenflow.query.script.spans import of_intervals, span_us, window_spans_us
 from evenflow.query.sql.composed import DISTINCT_COUNT, filled
-from evenflow.query.sql.functions import AGGREGATES, aggregate_named, is_function
+from evenflow.query.sql.filtered import filtered
+from evenflow.query.sql.functions import AGGREGATES, is_function
 from evenflow.query.sql.parser import parse, struct_call, to_sql
 from evenflow.query.user.scope import built_in
 from evenflow.stream.change import is_changelog
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from evenflow.query.grouped import GroupedStream, SessionStream, WindowedStream
 
 START, END = "window_start", "window_end"
-_SKIP_NULLS: Final = frozenset({"count", "sum", "min", "max", "avg", "stddev", "approx_count_distinct", "collect_list"})
-"""Aggregates that a FILTER can be put into, because they leave nulls out."""
 
 
 @dataclass
@@ -328,7 +327,10 @@ class Grouping:
         self.kinds.setdefault(ESTIMATED in tree.meta, tree)
         own = self.lower.rewritten(self.relation, tree)
         if isinstance(own, exp.Filter):
-            own = self._filtered(own)
+            without = filtered(own)
+            if without is None:
+                script.fail(tree, f"FILTER is not available with {own.this.name}; filter in WHERE, or use another aggregate")
+            own = without
         windows = self.relation.windows
         if self.regroups and windows is not None:  # The box knows the bounds of these windows by other names.
             names = {windows.start: START, windows.end: END}
@@ -340,20 +342,6 @@ class Grouping:
         if name is None:
             name = self.calls[text] = free_name(f"_agg{len(self.calls)}", self.relation.stream.columns)
         return own_column(name, tree)
-
-    def _filtered(self, tree: exp.Filter) -> exp.Expr:
-        """agg(x) FILTER (WHERE c) as agg(CASE WHEN c THEN x END)."""
-        call, condition = tree.this, tree.expression.this
-        function = aggregate_named(call.name)
-        if not isinstance(call, exp.Anonymous) or function not in _SKIP_NULLS:
-            self.lower.script.fail(tree, f"FILTER is not available with {call.name}; filter in WHERE, or use another aggregate")
-        first, *rest = call.expressions
-        distinct = isinstance(first, exp.Distinct)
-        value = first.expressions[0] if distinct else exp.Literal.number(1) if isinstance(first, exp.Star) else first
-        chosen: exp.Expr = exp.Case(ifs=[exp.If(this=condition, true=value)])
-        if distinct:
-            chosen = exp.Distinct(expressions=[chosen])
-        return exp.Anonymous(this=call.this, expressions=[chosen, *rest])
 
     # ------------------------------------------------ the box
 
