@@ -122,8 +122,13 @@ def test_of_two_streams(spark: Any, draw: Draw) -> None:
     assert plain(streams(draw)) == plain(frames(spark, draw))
 
 
-def test_of_one_stream(spark: Any) -> None:
-    assert plain(streams(alias_of_one_stream, table=False)) == plain(frames(spark, alias_of_one_stream))
+def field_of_a_structure(a: Any, b: Any, F: Any) -> Any:
+    return a.alias("o").select("o.v", F.struct("k", "ts").alias("o")).where("o.k > 0").select("v", "o.k")
+
+
+@pytest.mark.parametrize("draw", [alias_of_one_stream, field_of_a_structure])
+def test_of_one_stream(spark: Any, draw: Draw) -> None:
+    assert plain(streams(draw, table=False)) == plain(frames(spark, draw))
 
 
 def named(a: Any, b: Any, F: Any) -> Any:

@@ -214,7 +214,8 @@ def test_aggregates(spark: Any) -> None:
         F.sum("n").alias("total"), F.avg(F.col("m") + 1).alias("mean"), F.count("*").alias("rows"), F.count(F.lit(1)).alias("ones"),
         (F.sum("n") / F.count("n")).alias("ratio"), F.max("d"), F.min(F.when(F.col("m") > 0, F.col("m"))).alias("least"),
         F.expr("count(*) FILTER (WHERE m > 0)").alias("some"), F.expr("sum(n) FILTER (WHERE x > 0) + count(*)").alias("both"),
-        F.expr("avg(m) FILTER (WHERE n > 100)").alias("none"),
+        F.expr("avg(m) FILTER (WHERE n > 100)").alias("none"), F.countDistinct("m"), F.countDistinct("m", "x").alias("pairs"),
+        F.expr("count(DISTINCT d) FILTER (WHERE n > 1)").alias("days"), (F.count_distinct("n") * 2).alias("twice"),
     ]  # fmt: skip
 
     def draw(rows: Any) -> Any:

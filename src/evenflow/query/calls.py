@@ -21,7 +21,7 @@ from evenflow.query.aggregates import COLLECT_ROWS, IGNORING_NULLS, LEAST_RSD
 from evenflow.query.expression import compile_expression, parse_aggregate, resolve
 from evenflow.query.sql.composed import is_tried
 from evenflow.query.sql.decimal_math import LIMBS, mean_type, sum_type
-from evenflow.query.sql.filtered import filtered
+from evenflow.query.sql.filtered import counted, distinct_values, filtered
 from evenflow.query.sql.functions import aggregate_named
 from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.user.aggregator import Aggregator
@@ -63,7 +63,7 @@ def parse_aggregation(
     Raises ExpressionError if it is not SQL, calls no aggregate function, or one that Evenflow does not have; UnknownColumn;
     TypeMismatch.
     """
-    tree = parse(text).transform(_unfiltered)
+    tree = parse(text).transform(_plainly)
     found = [node for node in tree.walk(prune=_is_aggregate) if _is_aggregate(node)]
     if not found:
         parse_aggregate(text, schema)  # It knows best what to say.
@@ -106,8 +106,12 @@ def parse_aggregation(
     return Aggregation(tuple(calls), to_sql(tree))
 
 
-def _unfiltered(node: exp.Expr) -> exp.Expr:
-    return (filtered(node) or node) if isinstance(node, exp.Filter) else node
+def _plainly(node: exp.Expr) -> exp.Expr:
+    """A call that has to be said by others."""
+    found = filtered(node) if isinstance(node, exp.Filter) else None
+    node = node if found is None else found
+    values = distinct_values(node)
+    return counted(values) if values else node
 
 
 def _is_aggregate(node: exp.Expr) -> bool:

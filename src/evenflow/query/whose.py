@@ -128,6 +128,8 @@ def behind_alias(stream: Arrow, alias: str, name: str) -> str | None:
     found: list[str] = [
         c for c in stream.schema.names if any(_is(network, (stream.box.name, stream.port, c), (box.name, at.port, o)) for o in out)
     ]
+    if not found and alias in stream.schema.names:
+        return None  # It is a field of a structure of that name.
     if not found:
         raise QueryError(f"there is no column {alias}.{name} here: {alias} has none of that name, or it was computed anew or left out")
     if len(found) > 1:

@@ -24,10 +24,9 @@ from evenflow.query.script.replacing import of_changes
 from evenflow.query.script.running import states
 from evenflow.query.script.sets import by_all, sets_of, spread_sets
 from evenflow.query.script.spans import of_intervals, span_us, window_spans_us
-from evenflow.query.sql.composed import DISTINCT_COUNT, filled
-from evenflow.query.sql.filtered import filtered
+from evenflow.query.sql.filtered import counted, distinct_values, filtered
 from evenflow.query.sql.functions import AGGREGATES, is_function
-from evenflow.query.sql.parser import parse, struct_call, to_sql
+from evenflow.query.sql.parser import parse, to_sql
 from evenflow.query.user.scope import built_in
 from evenflow.stream.change import is_changelog
 
@@ -225,23 +224,14 @@ class Grouping:
     def _collected(self, tree: exp.Expr) -> exp.Expr | None:
         """count(DISTINCT x) where no window says when all values are there, or of several values: the values themselves are the state."""
         call = tree.this if isinstance(tree, exp.Filter) else tree
-        if (
-            not is_aggregate(call)
-            or call.name.lower() != "count"
-            or not call.expressions
-            or not isinstance(call.expressions[0], exp.Distinct)
-        ):
+        values = distinct_values(call)
+        if values is None:
             return None
-        values = call.expressions[0].expressions
         if not values:
             self.lower.script.fail(call, "count(DISTINCT) takes a value, as in count(DISTINCT x)")
         if len(values) == 1 and self._in_even_windows():
             return None
-        value = values[0]
-        if len(values) > 1:
-            there = exp.and_(*(exp.Not(this=exp.Is(this=each.copy(), expression=exp.Null())) for each in values))
-            value = exp.Case(ifs=[exp.If(this=there, true=struct_call([each.copy() for each in values]))])
-        made = filled(DISTINCT_COUNT, [value], parse)
+        made = counted(values)
         return exp.Filter(this=made, expression=tree.expression.copy()) if isinstance(tree, exp.Filter) else made
 
     def _in_even_windows(self) -> bool:
