@@ -84,7 +84,9 @@ def _unqualified(stream: Arrow, given: Any, *, named: bool) -> Any:
         found = behind_alias(stream, alias, name)
         return node if found is None else _field(exp.column(found, quoted=True), fields)
 
-    made = tree.transform(column)
+    made = tree.copy().transform(column)
+    if made == tree:
+        return given
     if isinstance(tree, exp.Column) and isinstance(made, exp.Column):
         return f"{to_sql(made)} AS `{tree.name}`" if named and made.name != tree.name else made.name
     return to_sql(made)
