@@ -96,6 +96,7 @@ FOUND_WITH_MODES = {
     11_075_730: "A site that is behind loses a partition to a move before it has divided that partition's state.",
     11_081_572: "A sink's copy becomes live far behind the site that it is at, which has granted more by then.",
     11_203_339: "A run is lost when it is drained and its sources have ended; rows that they have besides are read again.",
+    11_112_864: "A source that is cut by content begins anew, and is copied before it has closed an epoch.",
 }
 """The same of those whose boxes have modes of availability, and of regions."""
 OFTEN = frozenset({5_003_151, 8_002_409, 9_142_794, 9_144_937, 9_141_730})

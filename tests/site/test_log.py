@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,3 +152,20 @@ def test_three_replicas_never_emit_different_epochs(data: st.DataObject) -> None
                 replica.log.lead() if replica is lead else replica.log.new_term()
     longest = max((replica.emitted for replica in everybody), key=len)
     assert all(replica.emitted == longest[: len(replica.emitted)] for replica in everybody)
+
+
+def test_who_takes_over_a_partition_that_has_begun_anew_knows_it_until_an_epoch_was_closed_behind_that() -> None:
+    """Its source stands further back: what comes of epochs up to there is of the first one behind (B4)."""
+    log = PartitionLog.begun(0, 0, 5)
+    log.begin(70, False, Entered().to_facts(), 200, [], 5)
+    copy = PartitionLog.begun(0, 0, 5)
+    copy.begin(*json.loads(json.dumps(log.facts_done())))
+    assert (copy.anew, copy.taken) == (5, 70)
+    log.append(record(6, taken=80))
+    log.lead()
+    log.settle(6)
+    log.emitted(6, 6)
+    later = PartitionLog.begun(0, 0, 6)
+    later.begin(*json.loads(json.dumps(log.facts_done())))
+    assert (later.anew, later.taken) == (-1, 80)
+    assert len(log.facts_done()) == 5, "as it always was"

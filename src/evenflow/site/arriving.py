@@ -165,7 +165,7 @@ class Arriving:
     def _begin_anew(self, cohort: Cohort, copy: Copy) -> None:
         """B1: nobody has its state, so there is none to wait for. What a sink has not had of the epochs before, it never gets."""
         done, nobodys = cohort.hosted.done, Entered().to_facts()
-        logs = {str(b.partition): [b.taken, b.ended, nobodys, b.stamp, []] for b in copy.begins}
+        logs = {str(b.partition): [b.taken, b.ended, nobodys, b.stamp, [], done] for b in copy.begins}
         self._settle(cohort, {"epoch": done, "watermark": NO_WATERMARK, "committed": done, "digests": [], "logs": logs})
 
     def install_early(self) -> None:

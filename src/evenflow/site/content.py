@@ -179,14 +179,12 @@ class ContentIngress(Ingress):
         former: SiteId | None = None,
         *,
         kept: bool = True,
-        anew: bool = False,
     ) -> list[Record]:
-        """Read this partition from here on, from behind what its log has. anew: its source stands further back than that, since who read it
-        is lost with what nobody had heard of."""
+        """Read this partition from here on, from behind what its log has."""
         key = (segment.id, log.partition)
         queue = ContentQueue(log.partition, row_bytes_of(segment.schema), position)
         queue.complete = queue.taken_in = log.end
-        queue.anew = log.end if anew else -1
+        queue.anew = log.anew
         queue.announced = log.ended
         if log.ended:
             queue.end_here()
@@ -300,13 +298,8 @@ class OwnLeading(Leading):
                 log.lead()
                 promoted.append(log)
                 segment = self._layout.segments[log.segment]
-                source, anew = self._layout.sources[segment.source or ""], self._begins_anew(key)
-                assert isinstance(self.ingress, ContentIngress)
-                self.publish(self.ingress.lead(segment, log, source.position, anew=anew))
+                self.publish(self.ingress.lead(segment, log, self._layout.sources[segment.source or ""].position))
         return promoted
-
-    def _begins_anew(self, key: Key) -> bool:
-        return any(copy.void and copy.segment == key[0] and key[1] in copy.partitions for copy in self._view.copies())
 
     def journalled(self) -> Iterator[tuple[Key, Term]]:
         """All replicas have the same; one tells of it."""

@@ -31,8 +31,9 @@ class PartitionLog:
     rows of the source in the epochs up to `end`, taken_done: up to `done`. stamp: of the newest record. ended: the source has.
     entered_done: which tasks of Spark those rows up to `done` are of, if they were pushed (I2). cuts: of the records that may not be
     durable, by epoch; they stay when the rows go (J5). None: nothing is journalled. known: it is known what the
-    epochs before the first record have taken. frame_bytes: of the records' rows; _sizes: by epoch, of those that have any; _width: of a
-    row, None if rows differ.
+    epochs before the first record have taken. anew: the partition has begun anew behind this epoch (B4), and its source stands further back
+    than that: what it gives of epochs up to this one was closed nowhere, and is of the one behind it. frame_bytes: of the records' rows;
+    _sizes: by epoch, of those that have any; _width: of a row, None if rows differ.
     """
 
     segment: int
@@ -50,6 +51,7 @@ class PartitionLog:
     entered_done: Entered = field(default_factory=Entered)
     cuts: dict[int, Cut] | None = None
     known: bool = True
+    anew: int = -1
     frame_bytes: int = 0
     _records: dict[int, Record] = field(default_factory=dict)
     _sizes: dict[int, int] = field(default_factory=dict)
@@ -60,10 +62,12 @@ class PartitionLog:
         """A log whose epochs up to `epoch` are settled and gone."""
         return PartitionLog(segment, partition, epoch, epoch, epoch, epoch, taken, taken, ended=ended, ended_done=ended)
 
-    def begin(self, taken: int, ended: bool, entered: Sequence[Any], stamp: int = NO_WATERMARK, cuts: Sequence[Any] = ()) -> None:
+    def begin(
+        self, taken: int, ended: bool, entered: Sequence[Any], stamp: int = NO_WATERMARK, cuts: Sequence[Any] = (), anew: int = -1
+    ) -> None:
         """What the epochs before the first record have taken from the source; known when the partition's state has come. cuts: of those
-        epochs, the ones that may not be durable."""
-        self.known, for_certain = True, self.done == self.end
+        epochs, the ones that may not be durable. anew: see the class."""
+        self.known, self.anew, for_certain = True, anew, self.done == self.end
         self.taken_done, self.ended_done, self.entered_done, self.stamp_done = taken, ended, Entered.from_facts(entered), stamp
         if for_certain:
             self.taken, self.ended, self.stamp = taken, ended, stamp
@@ -74,7 +78,8 @@ class PartitionLog:
     def facts_done(self) -> list[Any]:
         """What `begin` must be told where a copy of the partition begins with the epoch after `done`."""
         cuts = [facts_of_cut(cut) for epoch, cut in (self.cuts or {}).items() if epoch <= self.done]
-        return [self.taken_done, self.ended_done, self.entered_done.to_facts(), self.stamp_done, cuts]
+        facts = [self.taken_done, self.ended_done, self.entered_done.to_facts(), self.stamp_done, cuts]
+        return [*facts, self.anew] if self.anew >= self.done else facts
 
     @property
     def stands(self) -> bool:
