@@ -72,6 +72,8 @@ class Refreshed(Setting):
 
     def _says(self, run: Run) -> None:
         """In a thread of its own: the process is to be drained meanwhile."""
+        (table,) = run.progress()["tables"]
+        assert (table["version"] > 0) == (table["epoch"] > 0) == (Path(self.location) / "versions").exists(), table
         if self.refresh_to:
             rows = len(written(self))
             wait_until(lambda: len(written(self)) > rows, 60, "the run has begun")

@@ -109,7 +109,7 @@ def same_tables(flow: Dataflow, there: Mapping[str, pa.Table]) -> Sequence[Refre
 
 class Refresher:
     """`begin` when the run has started, `end` when it is over; both return at once. contents: what was read of the tables at the start;
-    stale: long ago, so those with an interval are read at once.
+    stale: long ago, so those with an interval are read at once. since: the version and the epoch with which the run begins.
 
     bring: see `Bring`. alone: held from reading until the run has it; who holds it may change the run's version. record(kind, text,
     **details): makes an event of the run.
@@ -126,10 +126,12 @@ class Refresher:
         group: str = "",
         *,
         stale: bool = False,
+        since: tuple[int, int] = (0, 0),
     ) -> None:
         self._bring, self._alone, self._record, self._spark, self._group = bring, alone, record, spark, group
         now_s = time.monotonic()
-        self._held = {table.name: Held(table, contents[table.name], now_s, _due_s(table, now_s, stale=stale)) for table in tables}
+        due = [(table, _due_s(table, now_s, stale=stale)) for table in tables]
+        self._held = {table.name: Held(table, contents[table.name], now_s, due_s, *since) for table, due_s in due}
         self._asked: SimpleQueue[tuple[str, Future[Mapping[str, Any]]] | Word] = SimpleQueue()
         self._begun, self._ending = threading.Event(), threading.Event()
         self._thread = self._made()

@@ -151,7 +151,9 @@ class Replaceable:
         """Read these tables again while the run is under way. contents: what they had when its program was made; stale: long ago."""
         group = f"evenflow-refresh-{self.id}"
         record = lambda *said, **details: self._driven.record(*said, **details)  # noqa: E731  # Generations follow each other.
-        self._refresher = Refresher(tables, contents, self._bring_table, self._versions, record, spark, group, stale=stale)
+        plan = self._driven.machine.plan
+        since = (number_of(plan), plan.effective if plan.version is not None else 0)
+        self._refresher = Refresher(tables, contents, self._bring_table, self._versions, record, spark, group, stale=stale, since=since)
         self._driven.on_started.append(self._refresher.begin)
         self._generations.when_over(self._refresher.end)
 
