@@ -167,6 +167,11 @@ def test_with_itself(spark: Any) -> None:
     assert joined.select(rows.v, later.v.alias("w")).box.params["columns"] == (("v", "v"), ("w", "v_right"))
 
 
+def test_names_of_boxes_are_no_expressions(spark: Any) -> None:
+    rows = ef.Dataflow("names").source(source(ORDERS), name="rows").alias("s").where("s.v > 1", name="hosts.big!")
+    assert rows.box.name == "hosts.big!"
+
+
 def test_what_has_no_side_is_named(spark: Any) -> None:
     from pyspark.sql import functions as F
 

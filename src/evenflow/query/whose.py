@@ -49,7 +49,8 @@ def taking_columns(method: Callable[Concatenate[S, P], R]) -> Callable[Concatena
             if not stream.flow.aliases:
                 return method(stream, *args, **named)
             read: Any = partial(_unqualified, stream, named=method.__name__ == "select")
-            by_name: Any = {key: _unqualified(stream, value, named=False) for key, value in named.items()}
+            computes = method.__name__ in ("select", "with_columns")  # Else they are options, such as the name of the box.
+            by_name: Any = {key: _unqualified(stream, value, named=False) if computes else value for key, value in named.items()}
             return method(stream, *map(read, args), **by_name)
 
     return taking
