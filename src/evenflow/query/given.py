@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from evenflow.errors import QueryError
-from evenflow.query.spark_column import is_spark_column, name_of, named_text_of, text_of
+from evenflow.query.spark_column import is_spark_column, name_of, named_text_of, retold, text_of
 
 Expression = Any
 """A Spark SQL expression (str), a `Column` of PySpark, one that calls functions of the user's (`Formula`), or a function of a batch that
@@ -42,7 +42,7 @@ def spelled(name: str, columns: Sequence[str]) -> str:
 
 def column_name(box: str, argument: str, given: Any) -> str:
     """The name that stands for itself, or is that of a column of PySpark. Raises QueryError for anything else."""
-    name = name_of(given) if is_spark_column(given) else given
+    name = name_of(given) if is_spark_column(given) else retold(given)
     if not isinstance(name, str):
         raise QueryError(f"box {box!r}: {argument} has names of columns, such as ['k', 'n'], not {given!r:.60}")
     return name
@@ -50,12 +50,12 @@ def column_name(box: str, argument: str, given: Any) -> str:
 
 def unnamed(given: Any) -> Any:
     """An expression as boxes know them: a column of PySpark is the SQL that says the same."""
-    return text_of(given) if is_spark_column(given) else given
+    return text_of(given) if is_spark_column(given) else retold(given)
 
 
 def selected(given: Any) -> Any:
     """The same, with its name where it has one."""
-    return named_text_of(given) if is_spark_column(given) else given
+    return named_text_of(given) if is_spark_column(given) else retold(given, named=True)
 
 
 def expressions_of(box: str, argument: str, given: Any) -> dict[str, Any]:

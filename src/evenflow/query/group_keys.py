@@ -14,7 +14,7 @@ from evenflow.query.expression import split_alias
 from evenflow.query.given import spelled
 from evenflow.query.kinds.judging import known, naming
 from evenflow.query.shaping import ShapedStream
-from evenflow.query.spark_column import is_spark_column, name_of, named_text_of, text_of
+from evenflow.query.spark_column import is_spark_column, name_of, named_text_of, retold, text_of
 from evenflow.query.sql.parser import length_of, parse, to_sql
 from evenflow.query.user.scope import is_known
 
@@ -92,6 +92,7 @@ def _computed(text: str, taken: Sequence[str]) -> tuple[str, str]:
 def _key(given: Any) -> Any:
     """A column of PySpark that is a key is one of the stream's, a window, or an expression with its name."""
     if not is_spark_column(given):
+        given = retold(given)
         quoted = isinstance(given, str) and _QUOTED.fullmatch(given)
         return quoted[1] if quoted else given
     name = name_of(given)

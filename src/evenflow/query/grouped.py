@@ -18,7 +18,7 @@ from evenflow.query.drawing import Handle
 from evenflow.query.duration import duration_us, offset_us
 from evenflow.query.estimates import rewritten
 from evenflow.query.expression import compile_expression, split_alias
-from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, ties_of, unnamed
+from evenflow.query.given import Expression, Order, box_name, direction, expressions_of, names_of, selected, ties_of, unnamed
 from evenflow.query.group_keys import WindowCall, group_keys
 from evenflow.query.handle import HandledStream
 from evenflow.query.kinds.judging import check_row_window, check_time_window, expression_field, naming
@@ -31,7 +31,7 @@ from evenflow.query.user.aggregator import stored_type
 from evenflow.query.user.calling import Tried
 from evenflow.query.user.formula import Formula, together
 from evenflow.query.user.scope import scope
-from evenflow.query.whose import read_in
+from evenflow.query.whose import columns_in
 from evenflow.stream.change import CHANGE, is_changelog
 from evenflow.stream.schema import quoted
 
@@ -129,7 +129,8 @@ class _Grouping(NamedTotals[S]):
         expressions = tuple(named_calls(expressions))
         named, sampled = rewritten(self.stream, self.over, mode, expressions, named)
         params = _Aggregate(self, combine, order, ties_of("aggregate", tie_break, self.stream.columns), mode, sampled or self.sampled)
-        positional, by_name = read_in(self.stream, expressions, named)
+        with columns_in(self.stream):
+            positional, by_name = [selected(given) for given in expressions], {name: unnamed(given) for name, given in named.items()}
         formulas = [given.functions for given in (*positional, *by_name.values()) if isinstance(given, Formula)]
         with scope(together(formulas)):
             return params.draw(_named_calls(list(map(_text, positional)), {name: _text(given) for name, given in by_name.items()}))
@@ -240,9 +241,8 @@ class GroupedStream(_Grouping[S]):
         """The values of columns at every multiple of `step` in event time, from the first row of a group to its last.
 
         how: "linear" between the row before and the row after (doubles), or "previous", the value of the row before; or
-        which of these for each column. max_gap: nothing
-        is put out between rows further apart, and groups that are silent for longer are forgotten; with it, and only with it, windows
-        of time may come behind. Puts out the keys, the event time and the columns.
+        which of these for each column. max_gap: nothing is put out between rows further apart, and groups that are silent for longer are
+        forgotten; with it, and only with it, windows of time may come behind. Puts out the keys, the event time and the columns.
         """
         named = self.stream.flow.free("resample") if name is None else box_name(name, "resample")
         with naming(named):

@@ -49,7 +49,8 @@ def draw_join(
     """See `Stream.join`."""
     box = left.flow.free("join") if name is None else box_name(name, "join")
     with naming(box):
-        on, condition, told = _without_columns(left, right, on, condition)
+        aliases = _aliases_of(right)
+        on, condition, told = _without_columns(left, right, aliases, on, condition)
         names = _names(box, on)
         suffix = SUFFIX if suffix is None and told else suffix
         join = Join(parse_how(how), (), (), suffix=suffix, unbounded=unbounded)
@@ -75,27 +76,29 @@ def draw_join(
     with naming(box):
         join = _split(_by(join, names, left.schema, table.schema), condition, left.schema, table.schema, None, None)
     drawn = left._drawn("table_join", {"join": join, "table": table}, (left,), name, "join")
-    for alias in _alias_of(right):
+    for alias in aliases:
         left.flow.aliases.setdefault(alias, []).append(Aliased(drawn.handle, 0, table=True))
     return drawn
 
 
-def _without_columns(left: HandledStream, right: Any, on: Any, condition: Any) -> tuple[Any, Any, bool]:
+def _without_columns(left: HandledStream, right: Any, table: Sequence[str], on: Any, condition: Any) -> tuple[Any, Any, bool]:
     """Columns of PySpark that `on` has, as a condition: whose each is says the stream, the DataFrame or the alias that it was taken from,
-    `a.k == b.k`, or who has a column of that name. And whether it has some: then `b.k` is told from `a.k` behind the join, too."""
+    `a.k == b.k`, or who has a column of that name. And whether it has some: then `b.k` is told from `a.k` behind the join, too. table:
+    aliases of a right side that is one."""
     given = list(on) if isinstance(on, list | tuple) else [on]
     told = bool(given) and all(is_spark_column(each) and name_of(each) is None for each in given)
-    aliases = {**left.flow.aliases, **dict.fromkeys(_alias_of(right))}
+    aliases = {*left.flow.aliases, *table}
     texts = [condition] if isinstance(condition, str) and (told or aliases) else []
     if not told and not texts:
         return on, condition, False
+    stream = right if isinstance(right, HandledStream) else None
     names = {"l": left.schema.names, "r": _columns(right)}
 
     def sided(node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or (node.table and (node.table in names or node.table not in aliases)):
             return node
         if node.table:
-            return whose.of_side(left, right if isinstance(right, HandledStream) else None, _alias_of(right), node)
+            return whose.of_side(left, stream, table, node)
         owners = [side for side, columns in names.items() if spelled(node.name, columns) in columns]
         if len(owners) != 1:
             who = "both sides have" if owners else "no side has"
@@ -103,7 +106,7 @@ def _without_columns(left: HandledStream, right: Any, on: Any, condition: Any) -
         return exp.column(node.name, table=owners[0], quoted=True)
 
     if told:
-        with meaning(whose.sides(left, right if isinstance(right, HandledStream) else None)):
+        with meaning(whose.InJoin(left, stream)):
             texts = [*map(text_of, given), *texts]
     trees = [parse(text).transform(sided) for text in texts]
     return None if told else on, to_sql(exp.and_(*trees)), told
@@ -115,7 +118,7 @@ def _columns(right: Any) -> list[str]:
     return list(schema.names if isinstance(schema, pa.Schema) else right.columns)
 
 
-def _alias_of(right: Any) -> tuple[str, ...]:
+def _aliases_of(right: Any) -> tuple[str, ...]:
     """Of a DataFrame of Spark."""
     if not hasattr(right, "_jdf"):
         return ()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from evenflow.errors import NotPortable
 from evenflow.stream.schema import quoted
@@ -27,21 +27,36 @@ BEHIND: Final = {"isnull": "IS NULL", "isnotnull": "IS NOT NULL"}
 BEFORE: Final = {"!": "NOT", "not": "NOT", "negative": "-", "~": "~"}
 
 
-Meant = Callable[[int | str | None, str], Iterable[str]]
-"""The parts of the name, where an expression stands, of a column that was taken from the stream of that number (None: from a DataFrame), or
-that is behind that alias; none if there is no such alias."""
+class Meaning(Protocol):
+    """What columns that say whose they are mean where an expression stands."""
 
-_MEANT: Final[ContextVar[Meant | None]] = ContextVar("meant", default=None)
+    def column(self, owner: int | str | None, name: str) -> Iterable[str]:
+        """The parts of the name of a column that was taken from the stream of that number (None: from a DataFrame), or that is behind that
+        alias; none if there is no such alias."""
+        ...
+
+    def text(self, given: str, *, named: bool) -> str:
+        """A text without aliases. named: with its name, where that would be another one."""
+        ...
+
+
+_MEANING: Final[ContextVar[Meaning | None]] = ContextVar("meaning", default=None)
 
 
 @contextmanager
-def meaning(meant: Meant) -> Iterator[None]:
-    """Columns that carry whose they are, `b.k`, have these names in what is read of columns meanwhile."""
-    before = _MEANT.set(meant)
+def meaning(meant: Meaning) -> Iterator[None]:
+    """Expressions that are read meanwhile, columns as texts, mean this."""
+    before = _MEANING.set(meant)
     try:
         yield
     finally:
-        _MEANT.reset(before)
+        _MEANING.reset(before)
+
+
+def retold(given: Any, *, named: bool = False) -> Any:
+    """What is no column of PySpark, where it is to be read: a text is without aliases. See `Meaning`."""
+    meant = _MEANING.get()
+    return given if meant is None or not isinstance(given, str) else meant.text(given, named=named)
 
 
 def is_spark_column(given: Any) -> bool:
@@ -84,9 +99,9 @@ def named_text_of(given: Any) -> str:
         names = list(_seq(node.name()))
         said = ", ".join(map(_quoted, names))
         return f"{_text(node.child())} AS {said if len(names) == 1 else f'({said})'}"
+    if (renamed := _as_it_was_called(node)) is not None:
+        return renamed
     text, shown = _text(node), node
-    if (own := _own_name(node)) is not None and text != _quoted(own):
-        return f"{text} AS {_quoted(own)}"
     if kind == "UnresolvedFunction" and node.functionName().lower().removesuffix("_outer") in ROW_MAKERS:
         return text  # Its columns have names of their own.
     while _kind(shown) == "Cast":
@@ -141,13 +156,13 @@ def _attribute(node: Any) -> str:
 
 def _parts(node: Any) -> list[str]:
     """Of a column's name, where the expression stands."""
-    parts, meant = list(_seq(node.nameParts())), _MEANT.get()
+    parts, meant = list(_seq(node.nameParts())), _MEANING.get()
     if meant is None:
         return parts
     if len(parts) > 1:
-        found = tuple(meant(parts[0], parts[1]))
+        found = tuple(meant.column(parts[0], parts[1]))
         return [*found, *parts[2:]] if found else parts
-    return list(meant(node.planId().get(), *parts)) if node.planId().isDefined() else parts
+    return list(meant.column(node.planId().get(), *parts)) if node.planId().isDefined() else parts
 
 
 def _own_name(node: Any) -> str | None:
@@ -156,6 +171,13 @@ def _own_name(node: Any) -> str | None:
         given = list(_seq(node.nameParts()))
         return given[-1] if len(given) == 1 or given != _parts(node) else None
     return str(node.expression().name()) if _is_of_frame(node) else None
+
+
+def _as_it_was_called(node: Any) -> str | None:
+    """A column that is called otherwise here, with the name that it had; None for anything else."""
+    own = _own_name(node)
+    text = None if own is None else _text(node)
+    return None if own is None or text == _quoted(own) else f"{text} AS {_quoted(own)}"
 
 
 def _is_of_frame(node: Any) -> bool:
@@ -185,10 +207,7 @@ def _field(node: Any) -> str:
     """What struct(...) is made of, with the name that the field gets from it."""
     if _kind(node) == "Alias":
         return f"{_text(node.child())} AS {_quoted(node.name().apply(0))}"
-    text, own = _text(node), _own_name(node)
-    if own is not None and text != _quoted(own):
-        return f"{text} AS {_quoted(own)}"
-    return str(node.expression()) if _kind(node) == "SqlExpression" else text
+    return str(node.expression()) if _kind(node) == "SqlExpression" else _as_it_was_called(node) or _text(node)
 
 
 def _star(node: Any) -> str:
@@ -285,9 +304,9 @@ def _lambda(node: Any) -> str:
 
 def _expression(node: Any) -> str:
     """What Spark has made already: a column of a DataFrame, or a call of a Python function, which has no SQL."""
-    call, meant = node.expression(), _MEANT.get()
+    call, meant = node.expression(), _MEANING.get()
     if _is_of_frame(node) and meant is not None:
-        return ".".join(map(_quoted, meant(None, str(call.name()))))
+        return ".".join(map(_quoted, meant.column(None, str(call.name()))))
     if not _kind(call).startswith("PythonUD"):
         raise NotPortable(f"{_kind(call)} of a column cannot be written as an expression: write it as text")
     name = str(call.name()) if str(call.name()).isidentifier() else "f"

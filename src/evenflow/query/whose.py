@@ -7,22 +7,23 @@ behind an alias, `"b.k"` of `stream.alias("b")`, in texts and in columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from functools import partial, wraps
+from dataclasses import dataclass
+from functools import wraps
 from itertools import count
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
 from sqlglot import exp
 
 from evenflow.errors import NotPortable, QueryError
 from evenflow.query.drawing import Arrow
-from evenflow.query.given import selected, spelled, unnamed
-from evenflow.query.join import Join, OutColumn, out_columns
+from evenflow.query.given import spelled
+from evenflow.query.join import OutColumn, out_columns
 from evenflow.query.lineage import passed_on
 from evenflow.query.network import Box, Network
-from evenflow.query.spark_column import Meant, meaning
+from evenflow.query.spark_column import meaning
 from evenflow.query.sql.parser import parse, to_sql
 
 P = ParamSpec("P")
@@ -46,60 +47,45 @@ def taking_columns(method: Callable[Concatenate[S, P], R]) -> Callable[Concatena
     @wraps(method)
     def taking(stream: S, /, *args: P.args, **named: P.kwargs) -> R:
         with columns_in(stream):
-            if not stream.flow.aliases:
-                return method(stream, *args, **named)
-            read: Any = partial(_unqualified, stream, named=method.__name__ == "select")
-            computes = method.__name__ in ("select", "with_columns")  # Else they are options, such as the name of the box.
-            by_name: Any = {key: _unqualified(stream, value, named=False) if computes else value for key, value in named.items()}
-            return method(stream, *map(read, args), **by_name)
+            return method(stream, *args, **named)
 
     return taking
 
 
 def columns_in(stream: Arrow) -> AbstractContextManager[None]:
     """Expressions that are read meanwhile are of this stream."""
+    return meaning(InStream(stream))
 
-    def meant(owner: int | str | None, name: str) -> tuple[str, ...]:
+
+@dataclass(frozen=True, slots=True)
+class InStream:
+    """What columns are called in a stream."""
+
+    stream: Arrow
+
+    def column(self, owner: int | str | None, name: str) -> tuple[str, ...]:
         if isinstance(owner, str):
-            found = behind_alias(stream, owner, name)
+            found = behind_alias(self.stream, owner, name)
             return () if found is None else (found,)
-        return (become(stream, owner, name),)
+        return (become(self.stream, owner, name),)
 
-    return meaning(meant)
+    def text(self, given: str, *, named: bool) -> str:
+        if not any(f"{alias}." in given.replace("`", "") for alias in self.stream.flow.aliases):
+            return given
+        tree = parse(given)
+        made = tree.copy().transform(self._unqualified)
+        if made == tree:
+            return given
+        if isinstance(tree, exp.Column) and isinstance(made, exp.Column):
+            return f"{to_sql(made)} AS `{tree.name}`" if named and made.name != tree.name else made.name
+        return to_sql(made)
 
-
-def _unqualified(stream: Arrow, given: Any, *, named: bool) -> Any:
-    """A text, or several, with what columns behind an alias are called here. named: `b.k` alone is still called `k`."""
-    if isinstance(given, list | tuple):
-        return type(given)(_unqualified(stream, each, named=named) for each in given)
-    if isinstance(given, Mapping):
-        return {key: _unqualified(stream, each, named=False) for key, each in given.items()}
-    if not isinstance(given, str) or not any(f"{alias}." in given.replace("`", "") for alias in stream.flow.aliases):
-        return given
-    tree = parse(given)
-
-    def column(node: exp.Expr) -> exp.Expr:
+    def _unqualified(self, node: exp.Expr) -> exp.Expr:
         if not isinstance(node, exp.Column) or len(node.parts) < 2:
             return node
         alias, name, *fields = (part.name for part in node.parts)
-        found = behind_alias(stream, alias, name)
+        found = behind_alias(self.stream, alias, name)
         return node if found is None else _field(exp.column(found, quoted=True), fields)
-
-    made = tree.copy().transform(column)
-    if made == tree:
-        return given
-    if isinstance(tree, exp.Column) and isinstance(made, exp.Column):
-        return f"{to_sql(made)} AS `{tree.name}`" if named and made.name != tree.name else made.name
-    return to_sql(made)
-
-
-def read_in(stream: Arrow, given: Iterable[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """Expressions of this stream as boxes know them: those with their names, and those that get one."""
-    with columns_in(stream):
-        return (
-            [_unqualified(stream, selected(each), named=False) for each in given],
-            {name: _unqualified(stream, unnamed(each), named=False) for name, each in named.items()},
-        )
 
 
 def become(stream: Arrow, number: int | None, name: str) -> str:
@@ -128,9 +114,7 @@ def behind_alias(stream: Arrow, alias: str, name: str) -> str | None:
         out = [each.field.name for each in _columns_of(network, box) if each.right == own]
     else:
         out = [own] if own in box.schemas[at.port].names else []
-    found: list[str] = [
-        c for c in stream.schema.names if any(_is(network, (stream.box.name, stream.port, c), (box.name, at.port, o)) for o in out)
-    ]
+    found = _passed_on(stream, [(box.name, at.port, name) for name in out])
     if not found and alias in stream.schema.names:
         return None  # It is a field of a structure of that name.
     if not found:
@@ -140,26 +124,29 @@ def behind_alias(stream: Arrow, alias: str, name: str) -> str | None:
     return found[0]
 
 
-def sides(left: Arrow, right: Arrow | None) -> Meant:
+class InJoin:
     """In a condition of a join: `l` or `r` before the column, unless only its name can say that. right: None for a table. What both come
-    from is the one that is joined itself, if one is."""
-    streams = {"l": left} if right is None else {"l": left, "r": right}
-    above = {side: {box.name for box in boxes_above(stream)} for side, stream in streams.items()}
+    from is the one that is joined itself, if one is. Aliases are looked for where the condition is put together."""
 
-    def meant(number: int | str | None, name: str) -> tuple[str, ...]:
-        if isinstance(number, str):
-            return ()  # Aliases are looked for where the condition is put together.
-        stream = None if number is None else _NUMBERED.get(number)
+    def __init__(self, left: Arrow, right: Arrow | None) -> None:
+        self._streams = {"l": left} if right is None else {"l": left, "r": right}
+        self._above = {side: {box.name for box in boxes_above(stream)} for side, stream in self._streams.items()}
+
+    def column(self, owner: int | str | None, name: str) -> tuple[str, ...]:
+        if isinstance(owner, str):
+            return ()
+        stream = None if owner is None else _NUMBERED.get(owner)
         if stream is None:
-            return ("r", name) if number is None and right is None else (name,)
+            return ("r", name) if owner is None and "r" not in self._streams else (name,)
         box, port = stream.box.name, stream.port
-        own = [side for side, each in streams.items() if (each.box.name, each.port) == (box, port)]
-        found = own or [side for side, names in above.items() if box in names]
-        if len(found) != 1 or stream.flow is not left.flow:
+        own = [side for side, each in self._streams.items() if (each.box.name, each.port) == (box, port)]
+        found = own or [side for side, names in self._above.items() if box in names]
+        if len(found) != 1 or stream.flow is not self._streams["l"].flow:
             return (name,)
-        return found[0], become(streams[found[0]], number, name)
+        return found[0], become(self._streams[found[0]], owner, name)
 
-    return meant
+    def text(self, given: str, *, named: bool) -> str:
+        return given
 
 
 def of_side(left: Arrow, right: Arrow | None, table: Collection[str], column: exp.Column) -> exp.Expr:
@@ -197,8 +184,13 @@ def _of_stream(stream: Arrow, number: int, name: str) -> list[str]:
     whose = _NUMBERED.get(number)
     if whose is None or whose.flow is not stream.flow or whose.box.name == stream.box.name:
         return []
-    network, wanted = stream.flow.network, (whose.box.name, whose.port, name)
-    return [column for column in stream.schema.names if _is(network, (stream.box.name, stream.port, column), wanted)]
+    return _passed_on(stream, [(whose.box.name, whose.port, name)])
+
+
+def _passed_on(stream: Arrow, wanted: Collection[tuple[str, int, str]]) -> list[str]:
+    """The columns of the stream that are any of these, (box, port, column), passed on."""
+    network = stream.flow.network
+    return [name for name in stream.schema.names if any(_is(network, (stream.box.name, stream.port, name), each) for each in wanted)]
 
 
 def _is(network: Network, column: tuple[str, int, str], wanted: tuple[str, int, str]) -> bool:
@@ -218,7 +210,7 @@ def _of_table(stream: Arrow, name: str) -> list[str]:
     found: list[str] = []
     network = stream.flow.network
     for box in boxes_above(stream):
-        if box.kind == "table_join" and isinstance(box.params["join"], Join):
+        if box.kind == "table_join":
             found += [each.field.name for each in _columns_of(network, box) if each.right == name and each.left is None]
     return [column for column in found if column in stream.schema.names]
 
