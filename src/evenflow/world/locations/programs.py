@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, Final
 
 from evenflow.errors import LocationError
@@ -11,6 +12,12 @@ from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 
 MOST_PROGRAM_BYTES: Final = 1 << 26
+
+
+def create_once(store: Store, name: str, data: bytes) -> None:
+    """Make an object whose name says what it has, unless it is there. Raises OSError."""
+    with suppress(FileExistsError):
+        store.create(name, data)
 
 
 def program_name(digest: str) -> str:

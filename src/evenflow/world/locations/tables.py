@@ -24,7 +24,7 @@ from evenflow.query.saved_tables import table_from_text, table_to_text
 from evenflow.query.structure import Structure
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
-from evenflow.world.locations.programs import read_program
+from evenflow.world.locations.programs import create_once, read_program
 
 MOST_TABLES_BYTES: Final = 1 << 30
 ALTERED: Final = "It was altered or cut off: give the file back, or start the dataflow at another location"
@@ -46,9 +46,7 @@ def keep_tables(store: Store, digest: str, network: Network) -> None:
     data = json.dumps({name: table_to_text(content) for name, content in contents.items()}, separators=(",", ":")).encode()
     name = tables_name(digest)
     try:
-        store.create(name, data)
-    except FileExistsError:
-        pass  # Of the same digest, so it is the same.
+        create_once(store, name, data)
     except OSError as error:
         raise LocationError(explain(f"write {name}, what refreshed tables have,", store.url, error)) from error
 

@@ -92,7 +92,9 @@ def verified(store: Store, kept: Kept, made: Sequence[Completed], program: Struc
         if stored in wrong
     ]
     faults += [_fault_of_program(each, stored, wrong[stored]) for each in made for stored in programs if stored in wrong]
-    faults += [fault for each in made if (fault := _fault_of_tables(store, kept, each, program)) is not None]
+    if (wrong_tables := _flaw_of_tables(store, kept, program)) is not None:
+        name, flaw, why = wrong_tables
+        faults += [Fault(each.name, name, "", "", (), flaw, f"checkpoint {each.name}: {why}") for each in made]
     for each, segment, of in streamed:
         flaws_of = {**of.flaws, **{stored.name: wrong[stored] for stored in of.rows if stored in wrong}}
         faults += [_fault_of_streamed(each, segment, name, flaw, program) for name, flaw in flaws_of.items()]
@@ -145,8 +147,8 @@ def _fault_of_program(made: Completed, stored: StoredObject, flaw: Flawed) -> Fa
     return Fault(made.name, stored.name, "", "", (), flaw.flaw, text)
 
 
-def _fault_of_tables(store: Store, kept: Kept, made: Completed, program: Structure | None) -> Fault | None:
-    """Of what refreshed tables had when the run was begun, if a restart needs that."""
+def _flaw_of_tables(store: Store, kept: Kept, program: Structure | None) -> tuple[str, Flaw, str] | None:
+    """What is wrong with what refreshed tables had when the run was begun, if a restart needs that: the object, the flaw, and a text."""
     standing = kept.standing
     if program is None or standing.ended is not None or standing.begun is None or all(each.program for each in standing.contents):
         return None
@@ -154,8 +156,7 @@ def _fault_of_tables(store: Store, kept: Kept, made: Completed, program: Structu
     try:
         prove_tables(store, digest, program)
     except LocationError as error:
-        flaw: Flaw = "missing" if isinstance(error.__cause__, FileNotFoundError) else "altered"
-        return Fault(made.name, tables_name(digest), "", "", (), flaw, f"checkpoint {made.name}: {error}")
+        return tables_name(digest), "missing" if isinstance(error.__cause__, FileNotFoundError) else "altered", str(error)
     return None
 
 

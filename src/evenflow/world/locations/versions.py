@@ -37,7 +37,7 @@ from evenflow.query.tables import RefreshedTable
 from evenflow.store.objects import Store
 from evenflow.store.opening import explain
 from evenflow.stream.digest import digest_of, digest_of_json
-from evenflow.world.locations.programs import read_program
+from evenflow.world.locations.programs import create_once, read_program
 from evenflow.world.locations.tables import Contents, fitting, keep_tables, tables_begun_with
 
 MOST_VERSION_BYTES: Final = 1 << 30
@@ -172,8 +172,8 @@ class Programs:
             self._layouts[digest], self._networks[digest] = planned, network
         try:
             if (first := self._networks.get(self._begun)) is not None:
-                _create(self.store, version_name(""), _bytes(self.before, first))
-            _create(self.store, version_name(program), data)
+                create_once(self.store, version_name(""), _bytes(self.before, first))
+            create_once(self.store, version_name(program), data)
         except OSError as error:
             raise LocationError(explain("write the new version down", self.store.url, error)) from error
         return program
@@ -331,14 +331,6 @@ def _read(store: Store, content: Content) -> Mapping[str, Any]:
 def _bytes(said: Structure, network: Network) -> bytes:
     boxes = [_box(box) for box in network if box.kind not in ENDS]
     return json.dumps({"is": said, "boxes": boxes}, separators=(",", ":")).encode()
-
-
-def _create(store: Store, name: str, data: bytes) -> None:
-    """Raises OSError."""
-    try:
-        store.create(name, data)
-    except FileExistsError:
-        pass
 
 
 def _box(box: Box) -> dict[str, Any]:

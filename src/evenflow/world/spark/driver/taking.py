@@ -39,7 +39,7 @@ from evenflow.store.journal import Outcome
 from evenflow.store.location import Location, head_of, open_location
 from evenflow.store.opening import explain, open_store
 from evenflow.world.locations.carrying import Carried, carried
-from evenflow.world.locations.programs import program_bytes, program_name, read_program
+from evenflow.world.locations.programs import create_once, program_bytes, program_name, read_program
 from evenflow.world.locations.silence import LOOK_S, alive_at, is_written
 from evenflow.world.locations.starting import Saved, bring, fields_in, layout_from, saved_at
 from evenflow.world.locations.tables import NOTHING, Contents
@@ -263,9 +263,7 @@ def begin(found: Found, tries: int = 1) -> Taken:
     before, store = found.standing, found.location.store
     digest = structure_digest(found.program)
     try:
-        store.create(program_name(digest), program_bytes(found.program))
-    except FileExistsError:
-        pass
+        create_once(store, program_name(digest), program_bytes(found.program))
     except OSError as error:
         raise LocationError(explain("write what the dataflow is", found.url, error)) from error
     if before.begun is None and found.programs is not None:
